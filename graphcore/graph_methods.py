@@ -154,6 +154,7 @@ def load(
     external_data_root: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
     custom_ops: Iterable[str | CustomOp[..., Any]] = (),
+    defaults: bool | Iterable[str] = False,
 ) -> Graph:
     """Read an ONNX model as a Graph.
 
@@ -170,6 +171,8 @@ def load(
             folder.
         limits: Limits on the resources that the model may use, by default `gc.Limits()`.
         custom_ops: Custom operators whose Python functions the model may call, as objects or by name; empty by default.
+        defaults: Names of initializers that become defaults of inputs; True for all that the file lists as inputs
+            (docs/howto/adapters.md). They are constants otherwise, except in files that graphcore wrote.
 
     Raises:
         ModelError: The model is invalid.
@@ -186,6 +189,7 @@ def load(
         external_data_root=external_data_root,
         limits=limits,
         custom_ops=custom_ops,
+        defaults=defaults,
     )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -26,10 +27,10 @@ from graphcore.types.tensor_types import TensorType, Type
 class Batcher(Server):
     """Runs requests to a Model in batches: `batcher.submit(x)` returns a future, `batcher(x)` waits for its result.
 
-    A request has the model's inputs with one or more rows. Requests with equal other dims are concatenated until there
-    are `max_batch` rows, or the first request has waited for `max_wait_ms`. A batch of static size is filled up with
-    its last row. Each request gets copies of its own rows. If a batch fails, each of its requests runs separately, so
-    that only the request with the mistake gets the error.
+    A request has the model's inputs with one or more rows. Requests with equal other dims and the same arrays for
+    inputs that have defaults are concatenated until there are `max_batch` rows, or the first request has waited for
+    `max_wait_ms`. A batch of static size is filled up with its last row. Each request gets copies of its own rows. If a
+    batch fails, each of its requests runs separately, so that only the request with the mistake gets the error.
 
     The results are those of the model if its rows do not depend on each other.
     """
@@ -83,7 +84,7 @@ class Batcher(Server):
             )
         self._batches = batching(model.name, model.inputs, model.outputs, dim)
         max_rows = int(max_batch) if self._batches.size is None else min(int(max_batch), self._batches.size)
-        self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
+        self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches), optional=model.inputs.optional)
         self._model = model
         self._when_full = when_full
         self._waiting = Waiting(model.name, max_rows, float(max_wait_ms) / 1000, int(max_waiting))
@@ -157,6 +158,7 @@ class Batcher(Server):
 
     def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> BatchRequest:
         feed = self._feeds.take(arrays, named)
+        options = {name: feed.pop(name) for name in self._feeds.optional if name in feed}
         rows = self._batches.rows(feed)
         if not 0 < rows <= self._waiting.max_rows:
             raise FeedError(
@@ -165,7 +167,8 @@ class Batcher(Server):
             )
         axes = self._batches.inputs
         kind = tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items())
-        return BatchRequest(feed, rows, kind, seconds=seconds)
+        same = tuple((i, id(options[n])) for i, n in enumerate(self._feeds.optional) if n in options)
+        return BatchRequest(feed, rows, (*kind, *same), seconds=seconds, options=options)
 
 
 def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
@@ -207,7 +210,7 @@ def _settle(model: Model, batches: Batching, requests: Sequence[BatchRequest]) -
     """Return the axes of the batch that the first valid request shows; the same axes if none is valid."""
     for request in requests if batches.open else ():
         with suppress(Exception):  # running the request raises the error again
-            return batches.settled(model, request.feed)
+            return batches.settled(partial(model, **request.options), request.feed)
     return batches
 
 
@@ -217,9 +220,10 @@ def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[B
     seconds = None if deadline == math.inf else max(request.seconds or 0 for request in requests)
     try:
         with Limit(model.name, seconds, deadline):
-            batches = batches.settled(model, requests[0].feed)
+            call = partial(model, **requests[0].options)
+            batches = batches.settled(call, requests[0].feed)
             waiting.recorder.batch(sum(counts))
-            shares = batches.run(model, batches.joined([request.feed for request in requests]), counts)
+            shares = batches.run(call, batches.joined([request.feed for request in requests]), counts)
     except BaseException as error:
         if len(requests) == 1 or not isinstance(error, Exception):
             for request in requests:

@@ -23,12 +23,14 @@ from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit
 
 RequestKind: TypeAlias = tuple[tuple[int, ...], ...]
-"""The shapes of a request's arrays without the batch axis: requests of one kind can be batched."""
+"""The shapes of a request's arrays without the batch axis, and the ids of its options. Requests of one kind can be
+batched."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class BatchRequest:
-    """A waiting or running request. rows: their number. seconds: its time limit from its arrival on."""
+    """A waiting or running request. rows: their number. seconds: its time limit from its arrival on. options: values of
+    inputs that have defaults, which its batch shares."""
 
     feed: dict[str, Array]
     rows: int
@@ -37,6 +39,7 @@ class BatchRequest:
     arrived: float = field(default_factory=time.monotonic)
     seconds: float | None = None
     is_ended: bool = False
+    options: dict[str, Array] = field(default_factory=dict)
 
     @property
     def deadline(self) -> float:

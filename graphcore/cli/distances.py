@@ -212,10 +212,11 @@ def _feeds_of_args(
     sizes: Mapping[str, int],
 ) -> dict[str, Any]:
     feeds: dict[str, Any] = {}
+    types = {**inputs, **getattr(inputs, "optional", {})}
     for name, text in input_args:
         if not name and len(inputs) == 1:
             name = next(iter(inputs))
-        if name not in inputs:
+        if name not in types:
             problem = f"no input {name!r}" if name else f"{len(inputs)} inputs, and --input {text} names none of them"
             raise FeedError(
                 f"{what}: {model} has {problem}", help=f"its inputs: {', '.join(inputs) or 'none'}; --input NAME=FILE"
@@ -224,9 +225,9 @@ def _feeds_of_args(
             raise FeedError(f"{what}: input {name!r} is given twice", help="give one file for each input")
         value = None if os.path.exists(text) else _literal(text)
         if value is None:
-            feeds[name] = arrays.read(text, name, inputs[name])
+            feeds[name] = arrays.read(text, name, types[name])
         else:
-            feeds[name] = _from_literal(what, value, name, inputs[name], sizes)
+            feeds[name] = _from_literal(what, value, name, types[name], sizes)
     return feeds
 
 

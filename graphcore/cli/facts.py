@@ -73,7 +73,10 @@ def ends(graph: Graph) -> Facts:
             dims.setdefault(name, []).append(symbol.name)
     return {
         "name": graph.name,
-        "inputs": [_end(symbol.name, symbol.type) for symbol in graph.inputs],
+        "inputs": [
+            _end(s.name, s.type) | ({"default": list(graph.defaults[s.name].shape)} if s.name in graph.defaults else {})
+            for s in graph.inputs
+        ],
         "outputs": [_end(name, type_) for name, type_ in graph.output_types.items()],
         "buffers": [{"name": name, "type": str(state.buffer.type)} for name, state in graph.buffers.items()],
         "dims": dims,

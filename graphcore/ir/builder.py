@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir import emit as nodes
 from graphcore.ir import scope
@@ -47,11 +48,19 @@ class GraphBuilder:
     capture = scope.capture
     innermost = scope.innermost
 
-    def input(self, type_: Type, name: str | None = None, origin: Origin | Line | None = None) -> Symbol:
-        """Append an input. The name must be unused."""
+    def input(
+        self,
+        type_: Type,
+        name: str | None = None,
+        origin: Origin | Line | None = None,
+        default: Array | None = None,
+    ) -> Symbol:
+        """Append an input. The name must be unused. default: its value in calls that omit it; None for no default."""
         graph = self.graph
         symbol = self.symbol(type_, Input(len(graph._inputs), origin), name)
         graph._inputs += (symbol,)
+        if default is not None and name is not None:
+            graph._defaults[name] = default
         return symbol
 
     def rename(self, symbol: Symbol, name: str) -> None:
@@ -62,7 +71,10 @@ class GraphBuilder:
                 f"name: buffer {symbol.name!r} cannot be renamed",
                 help="name its value: ops.buffer_load(buffer).name = ...",
             )
+        old = symbol.given_name
         outputs = graph.names.renamed(symbol, checked_name(name, "name"), graph.named_outputs)
+        if old in graph._defaults:
+            graph._defaults[name] = graph._defaults.pop(old)
         if outputs:
             self.outputs(outputs)
 

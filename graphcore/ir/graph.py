@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir import emit
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.builder import GraphBuilder
+from graphcore.ir.literals import default_array
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
@@ -71,9 +73,12 @@ class Graph(GraphMethods, metaclass=Attached):
             that a Model keeps between calls.
         promotion: The name of a promotion system, or a `PromotionSystem`.
         strict: If True, implicit casts that cannot hold the range of their operand raise instead of warning.
+        defaults: Values of inputs by name, which a call may omit. No pass takes them for constants.
 
     Raises:
-        GraphError: A name is invalid or not unique.
+        GraphError: A name is invalid or not unique, or a default belongs to no input that is a tensor.
+        DTypeError: The dtype of an input cannot represent its default.
+        ShapeError: A default has another shape than its input.
 
     Example:
         g = Graph("scale", {"x": TensorType(DType.float32, ["batch", 4])})
@@ -93,6 +98,7 @@ class Graph(GraphMethods, metaclass=Attached):
         *,
         promotion: str | PromotionSystem = "max",
         strict: bool = False,
+        defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.name = name
         _set(self, "promotion", promotion_system(promotion))
@@ -102,6 +108,7 @@ class Graph(GraphMethods, metaclass=Attached):
         self._inputs: tuple[Symbol, ...] = ()
         self._outputs: list[Output] | None = None
         self._buffers: dict[str, BufferValue] = {}
+        self._defaults: dict[str, Array] = {}
         # Internal, like everything that the documentation of the class leaves out.
         self.names = Names()
         self.watched: dict[str, Symbol] = {}  # the Symbols that `Symbol.print` marked, by label
@@ -130,6 +137,14 @@ class Graph(GraphMethods, metaclass=Attached):
             symbol = self.build.input(type_, self.names.claim(checked_name(label, "input"), "input"), user_origin())
             if isinstance(declared, Buffer):
                 self.build.buffer(label, declared, symbol)
+        for label, value in defaults.items():
+            owner = self.names.taken.get(label)
+            if owner is None or label in self._buffers or not isinstance(owner.type, TensorType):
+                raise GraphError(
+                    f"Graph: the default {label!r} belongs to no input that is a tensor",
+                    help="give the type of the input too: Graph(inputs={'a': type}, defaults={'a': array})",
+                )
+            self._defaults[label] = default_array(owner.type, label, value)
 
     name: str
     """The name in the exported model."""
@@ -169,6 +184,11 @@ class Graph(GraphMethods, metaclass=Attached):
     def buffers(self) -> Mapping[str, BufferValue]:
         """The inputs that a Model keeps between calls, by name, as a view."""
         return MappingProxyType(self._buffers)
+
+    @property
+    def defaults(self) -> Mapping[str, Array]:
+        """The values of the inputs that a call may omit, by name, as a view."""
+        return MappingProxyType(self._defaults)
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:

@@ -9,11 +9,12 @@ import numpy as np
 from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.arrays.eager_array import EagerArray
-from graphcore.errors import DTypeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import MAX_BITS, DType, real_of
+from graphcore.types.tensor_types import TensorType
 
 
 def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
@@ -73,6 +74,34 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
         if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
             raise _not_a_tensor(value)
     return array, own
+
+
+def default_array(type_: TensorType, name: str, value: Any) -> Array:
+    """Return the default of an input as an array of its type. Raises `DTypeError`, `ShapeError`."""
+    array, dtype = array_of(value, type_.dtype)
+    if dtype is not type_.dtype:
+        array = checked_cast(array, dtype, type_.dtype, "Graph")
+    dims = type_.shape if type_.shape.is_ranked else None
+    if dims is not None and (
+        len(dims) != array.ndim or any(d.is_static and int(d) != n for d, n in zip(dims, array.shape, strict=True))
+    ):
+        raise ShapeError(
+            f"Graph: the default of input {name!r} has shape {list(array.shape)}, which does not fit its type",
+            operands={name: str(type_)},
+            help="give an array of that shape, or name the dims whose sizes change",
+        )
+    return array
+
+
+def stored_default(array: Array, type_: TensorType) -> Array:
+    """Return the default of an input as an array of the type that a lowered input has."""
+    if array.dtype.kind == "c" and not type_.dtype.is_complex:
+        return casting.paired(array)
+    if type_.dtype is DType.string:
+        return array
+    if array.dtype == object:
+        return big_integers.to_digits(array, DType.int(32 * int(type_.shape[-1])))
+    return casting.cast_array(array, DType.of(array.dtype), type_.dtype.storage)
 
 
 def require_text(array: Array, what: str) -> None:

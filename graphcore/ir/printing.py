@@ -40,7 +40,7 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
     bounds = minima(graph.metadata)
     kinds = ["buffer " if s.given_name in buffers else "input  " for s in graph._inputs]
     rows = [
-        (f"{indent}{kind} {s.name}: {with_minima(s.type, bounds)}", _line_of(s))
+        (f"{indent}{kind} {s.name}: {with_minima(s.type, bounds)}{_default(graph, s)}", _line_of(s))
         for kind, s in zip(kinds, graph._inputs, strict=True)
     ]
     rows += [(f"{indent}weight  {s}", _line_of(s)) for s in graph.weights.values()]
@@ -52,6 +52,11 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
     rows += [(f"{indent}store   {name} = {_operand(value)}", "") for name, value in stored(graph).items()]
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
+
+
+def _default(graph: Graph, symbol: Symbol) -> str:
+    array = graph._defaults.get(symbol.given_name or "")
+    return "" if array is None else f" = {symbol.dtype}{list(array.shape)}"
 
 
 def _visible_nodes(graph: Graph) -> list[Node]:

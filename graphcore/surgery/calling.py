@@ -115,6 +115,7 @@ def _bind_args(what: str, model: Graph, args: Sequence[Any], kwargs: Mapping[str
         if label in values:
             raise GraphError(f"{what}: input {label!r} is given twice", help="give it by position or by name, not both")
         values[label] = value
+    values = {**model.defaults, **values}
     missing = [label for label in labels if label not in values]
     if missing:
         raise GraphError(f"{what}: missing operands for {', '.join(map(repr, missing))}", help=taken)
@@ -137,7 +138,8 @@ def _graph_of(what: str, model: Graph, values: Mapping[str, Any]) -> Graph:
 def _operand(what: str, graph: Graph, label: str, wanted: Symbol, value: Any, implicit_casts: bool) -> Symbol:
     """Return an operand as a Symbol of the input's dtype. Raises `DTypeError`."""
     type_ = wanted.type
-    if isinstance(type_, TensorType) and type(value) in (bool, int, float, complex):
+    is_plain = type(value) in (bool, int, float, complex) or value is wanted.graph.defaults.get(label)
+    if isinstance(type_, TensorType) and is_plain:
         return graph.constant(value, type_.dtype)
     if isinstance(type_, TensorType) and isinstance(value, list):
         value = np.asarray(value, type_.dtype.numpy)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
+from graphcore.ir.literals import default_array
 from graphcore.ir.state.settings import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import like
@@ -43,7 +44,10 @@ def replica(
     for symbol in old.input_symbols if inputs is None else inputs:
         type_ = without_minima((types or {}).get(symbol.id, replay.type_of(symbol)), new.metadata)
         name = (names or {}).get(symbol.name, symbol.name)
-        new_input = new.build.input(type_, new.names.claim(name, "input"), symbol.producer.origin)
+        default = old.defaults.get(symbol.given_name or "") if is_input(symbol) else None
+        if default is not None and isinstance(type_, TensorType):
+            default = default_array(type_, name, default)
+        new_input = new.build.input(type_, new.names.claim(name, "input"), symbol.producer.origin, default)
         replay.bind(symbol, new_input, is_altered=not is_input(symbol))
         buffer_value = old.buffers.get(symbol.given_name or "")
         if buffer_value is not None and is_input(symbol):
@@ -249,7 +253,8 @@ def compose(
         inputs[label] = symbol.type
     result = Graph(name or first.name, promotion=first.promotion, strict=first.strict)
     for label, type_ in inputs.items():
-        result.build.input(type_, result.names.claim(label, "input"), user_origin())
+        default = (first if label in own else second).defaults.get(label)
+        result.build.input(type_, result.names.claim(label, "input"), user_origin(), default)
     first_results = _by_name(first, call(first, [result[label] for label in own], {}, layer="", what="compose"))
     operands = {label: first_results[output] for output, label in chosen.items()}
     operands.update({label: result[label] for label in fed if label not in operands})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -21,8 +22,25 @@ _Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | Non
 """The name, dtype and shape of an array that was accepted; no dtype for strings, neither for lists and maps."""
 
 
-class NoElements(Exception):
+class ForOtherModel(Exception):
+    """The feed is for another Model of the same source."""
+
+
+class NoElements(ForOtherModel):
     """The feed has empty arrays, which the model does not support."""
+
+
+class Overrides(ForOtherModel):
+    """The feed has values of constants, whose names are the argument."""
+
+
+class Inputs(dict[str, Type]):
+    """The types of the inputs that a call gives, by name, in order."""
+
+    def __init__(self, types: Mapping[str, Type], optional: Mapping[str, Type]) -> None:
+        super().__init__(types)
+        self.optional = dict(optional)
+        """The types of the inputs that a call may omit, because they have defaults. They are given by name."""
 
 
 class _TensorFeed(NamedTuple):
@@ -51,10 +69,22 @@ class Feeds:
     """
 
     def __init__(
-        self, model: str, types: Mapping[str, Type], kind: str = "input", *, has_elements: bool = False
+        self,
+        model: str,
+        types: Mapping[str, Type],
+        kind: str = "input",
+        *,
+        has_elements: bool = False,
+        optional: Mapping[str, Type] = MappingProxyType({}),
+        defaults: Mapping[str, Array] = MappingProxyType({}),
     ) -> None:
-        """has_elements: whether to raise `NoElements` for empty arrays."""
+        """has_elements: whether to raise `NoElements` for empty arrays. optional: inputs that are given by name, or not
+        at all. defaults: their values, where known."""
         self.model = model
+        self.optional = dict(optional)
+        self.constants: Mapping[str, Type] = {}
+        """Constants for which a call may give other values: `take` raises `Overrides`."""
+        self._defaults = defaults
         self._has_elements = has_elements
         self._kind = kind
         self.types = dict(types)
@@ -71,8 +101,31 @@ class Feeds:
 
         Arrays with the dtypes and shapes of the last call, as most have, need only a quick check.
         """
+        if self.optional or self.constants:
+            return self._take_with_optional(arrays, named)
+        return self._take(arrays, named)
+
+    def _take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         feed = None if self._accepted is None else self._take_like_last(self._accepted, arrays, named)
         return self._checked(self._in_order(arrays, named)) if feed is None else feed
+
+    def _take_with_optional(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the feed with the optional inputs that the call has."""
+        arrays, named = self._by_name(arrays, named)
+        if overridden := frozenset(n for n in named.keys() & self.constants.keys() if named[n] is not None):
+            raise Overrides(overridden)
+        others = self.optional.keys() | self.constants.keys()
+        feed = self._take(arrays, {name: value for name, value in named.items() if name not in others})
+        leaves = [_Leaf(f"{self._kind} {n!r}", t, feed[n]) for n, t in self.types.items() if isinstance(t, TensorType)]
+        for name, type_ in self.optional.items():
+            if (value := named.get(name)) is not None:
+                feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
+            elif name in self._defaults and isinstance(type_, TensorType):
+                leaves.append(_Leaf(f"the default of {self._kind} {name!r}", type_, self._defaults[name]))
+        self._check_sizes(leaves)
+        if self._has_elements and not all(leaf.array.size for leaf in leaves):
+            raise NoElements
+        return feed
 
     def _take_like_last(
         self, accepted: Sequence[_Accepted], arrays: Sequence[Any], named: Mapping[str, Any]
@@ -144,16 +197,12 @@ class Feeds:
         """Return the value of each input, in order."""
         if not named and len(arrays) == len(self.names) and not (len(arrays) == 1 and isinstance(arrays[0], Mapping)):
             return arrays
-        whole = arrays[0] if len(arrays) == 1 else None
-        if isinstance(whole, Mapping) and self._are_feeds(whole):
-            if twice := whole.keys() & named.keys():
-                raise FeedError(
-                    f"{self.model}: input {min(twice)!r} is given twice", help="give it in the dict or by name"
-                )
-            arrays, named = (), {**whole, **named}
+        arrays, named = self._by_name(arrays, named)
         if not arrays and named.keys() == self.types.keys():
             return [named[name] for name in self.names]
         takes = ", ".join(f"{name} {type_}" for name, type_ in self.types.items()) or "none"
+        if optional := [*self.optional, *self.constants]:
+            takes += f"; by name, or omitted: {', '.join(optional[:_MAX_LISTED_INPUTS])}"
         if len(arrays) > len(self.names):
             raise FeedError(
                 f"{self.model}: {len(arrays)} arrays given for {len(self.names)} inputs", help=f"the inputs: {takes}"
@@ -161,7 +210,7 @@ class Feeds:
         feed = dict(zip(self.names, arrays, strict=False))
         for name, value in named.items():
             if name not in self.types:
-                close = suggestion(name, self.types)
+                close = suggestion(name, [*self.types, *optional])
                 raise FeedError(f"{self.model}: there is no input {name!r:.80}", help=f"{close}the inputs: {takes}")
             if name in feed:
                 raise FeedError(f"{self.model}: input {name!r} is given twice", help="give it by position or by name")
@@ -170,6 +219,15 @@ class Feeds:
         if missing:
             raise FeedError(f"{self.model}: no array is given for {', '.join(missing)}", help=f"the inputs: {takes}")
         return [feed.get(name) for name in self.names]
+
+    def _by_name(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return values with those of a single dict among the named ones. Raises `FeedError` for a name in both."""
+        whole = arrays[0] if len(arrays) == 1 else None
+        if not isinstance(whole, Mapping) or not self._are_feeds(whole):
+            return arrays, named
+        if twice := whole.keys() & named.keys():
+            raise FeedError(f"{self.model}: input {min(twice)!r} is given twice", help="give it in the dict or by name")
+        return (), {**whole, **named}
 
     def _are_feeds(self, feed: Mapping[Any, Any]) -> bool:
         """Return True if a dict has the feeds by name: always, except for a model whose first input is a map."""
@@ -337,6 +395,8 @@ def summary(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
+_MAX_LISTED_INPUTS = 20
+"""The number of inputs with defaults that errors list."""
 _MAX_LISTED = 4
 """The number of elements of a list that errors list."""
 

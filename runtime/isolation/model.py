@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from graphcore.runtime.calls.conversion import requested
-from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.feeds import Feeds, Inputs
 from graphcore.runtime.isolation.process import Worker, WorkerEnded, WorkerProgram, WorkerSignature
 from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.runtime.stopping.limit import seconds_of
@@ -45,15 +45,15 @@ class IsolatedModel:
                 help="IsolatedSession(workers=1)",
             )
         self.name = self._signature.name
-        self._feeds = Feeds(self.name, self._signature.inputs)
+        self._feeds = Feeds(self.name, self._signature.inputs, optional=self._signature.optional)
         typed = [(i, t.dtype) for i, t in enumerate(self._signature.outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
 
     @property
-    def inputs(self) -> dict[str, Type]:
-        """The types of the inputs by name, in order."""
-        return dict(self._signature.inputs)
+    def inputs(self) -> Inputs:
+        """The types of the inputs by name, in order; `inputs.optional` has those that a call may omit."""
+        return Inputs(self._signature.inputs, self._signature.optional)
 
     @property
     def outputs(self) -> dict[str, Type]:
@@ -95,7 +95,8 @@ class IsolatedModel:
 
     def _run(self, arrays: Sequence[Any], named: Mapping[str, Any], limit: Timeout | None) -> list[Any]:
         feed = self._feeds.take(arrays, named)
-        return self._pool().run([*feed.values()], limit)
+        values = [feed.get(name) for name in (*self._feeds.names, *self._feeds.optional)]
+        return self._pool().run(values, limit)
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None

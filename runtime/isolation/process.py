@@ -62,6 +62,7 @@ class WorkerSignature:
     inputs: dict[str, Type]
     outputs: dict[str, Type]
     has_buffers: bool
+    optional: dict[str, Type]
 
 
 class WorkerEnded(Exception):
@@ -355,8 +356,10 @@ def _signature(answer: Any, deadline: float) -> WorkerSignature:
     if not isinstance(answer, dict) or not isinstance(answer.get("name"), str):
         raise Malformed("no signature")
     name = failures.clean(answer["name"][:_MAX_NAME_LENGTH])
-    inputs, outputs = (types_from_json(answer.get(each), deadline) for each in ("inputs", "outputs"))
-    return WorkerSignature(name, inputs, outputs, bool(answer.get("has_buffers")))
+    inputs, outputs, optional = (
+        types_from_json(answer.get(each), deadline) for each in ("inputs", "outputs", "optional")
+    )
+    return WorkerSignature(name, inputs, outputs, bool(answer.get("has_buffers")), optional)
 
 
 def _warn(missing: tuple[str, ...]) -> None:

@@ -27,7 +27,9 @@ def serve(channel: Channel, settings: dict[str, Any], time: sandbox.ProcessorTim
     try:
         model = _load(request, settings["session"], channel)
         signature: dict[str, Any] = {"name": model.name, "has_buffers": bool(model._model_buffers)}
-        signature |= {"inputs": types_to_json(model.inputs), "outputs": types_to_json(model.outputs)}
+        inputs = model.inputs
+        signature |= {"inputs": types_to_json(inputs), "outputs": types_to_json(model.outputs)}
+        signature["optional"] = types_to_json(inputs.optional)
     except Exception as error:
         channel.send(FrameKind.FAILED, to_json(describe_error(error, "load", request["line"])))
         return
@@ -95,7 +97,7 @@ class _ServedModel:
         self, model: Model, channel: Channel, time: sandbox.ProcessorTime, seconds: float | None, line: str
     ) -> None:
         self._model = model
-        self._names = tuple(model.inputs)
+        self._names = (*model.inputs, *model.inputs.optional)
         self._channel = channel
         self._time = time
         self._seconds = seconds

@@ -32,7 +32,7 @@ from graphcore.runtime.calls.batching import Batching, batching, pool_of
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.failures import RuntimeMessage, UserNodes, run_error
-from graphcore.runtime.calls.feeds import NoElements
+from graphcore.runtime.calls.feeds import ForOtherModel, Overrides
 from graphcore.runtime.model.started import StartedModel
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
@@ -125,8 +125,8 @@ class CalledModel(StartedModel):
             return self._state(*arrays, **named)
         try:
             feed = self._feeds.take(arrays, named)
-        except NoElements:
-            return self._full_model()(*arrays, **named)
+        except ForOtherModel as reason:
+            return self._model_for(reason)(*arrays, **named)
         try:
             if self._is_plain:
                 return run(self._run, self._output_names, feed)  # type: ignore[no-any-return]
@@ -191,9 +191,12 @@ class CalledModel(StartedModel):
         """
         if self._state is not None:
             raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")
+        if overridden := frozenset(named.keys() & self._feeds.constants.keys()):
+            return self._model_for(Overrides(overridden)).bind(*arrays, **named)
         on_error = self._failed, self._empty_results
+        inputs = {**self._inputs, **{n: t for n, t in self._feeds.optional.items() if n in named}}
         bound_model = bound(
-            self.name, self.session, self._inputs, self._typed_outputs(), arrays, named, on_error, (self._keep, self)
+            self.name, self.session, inputs, self._typed_outputs(), arrays, named, on_error, (self._keep, self)
         )
         if self._is_direct and not all(array.size for array in bound_model.inputs.values()):
             return self._full_model().bind(*arrays, **named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -16,7 +17,7 @@ from graphcore.errors import (
 )
 from graphcore.runtime import inspection
 from graphcore.runtime.calls.batching import in_pieces, rows_of
-from graphcore.runtime.calls.feeds import NoElements
+from graphcore.runtime.calls.feeds import ForOtherModel
 from graphcore.runtime.calls.rows import WINDOW, MapRun, check_arguments
 from graphcore.runtime.model.calling import CalledModel
 from graphcore.runtime.ort.release import runtime
@@ -104,13 +105,14 @@ class Model(CalledModel):
             rows = rows_of(self.name, micro_batch)
             try:
                 feed = self._feeds.take(arrays, named)
-            except NoElements:
-                return self._full_model().execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
+            except ForOtherModel as reason:
+                return self._model_for(reason).execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
+            call = partial(self, **{n: feed.pop(n) for n in self._feeds.optional if n in feed})
             is_single = self.session.get_session_options().intra_op_num_threads == 1
             batches = self._batching()
             if batches.rows(feed) > rows:
-                batches = self._batches = batches.settled(self, feed)
-            results = in_pieces(self, batches, rows, feed, self._pool if is_single else None)
+                batches = self._batches = batches.settled(call, feed)
+            results = in_pieces(call, batches, rows, feed, self._pool if is_single else None)
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)
@@ -214,7 +216,15 @@ class Model(CalledModel):
         def again(options: Mapping[str, Any]) -> tuple[Model, onnxruntime.InferenceSession]:
             started = self._start(options)
             uses_transport = bool(self._restored)
-            model = Model(self.name, self._start, *self._types, started, uses_transport, buffers=self._model_buffers)
+            model = Model(
+                self.name,
+                self._start,
+                *self._types,
+                started,
+                uses_transport,
+                buffers=self._model_buffers,
+                defaults=self._defaults,
+            )
             return model, model.session
 
         self._check_unedited("profile")

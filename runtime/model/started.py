@@ -6,11 +6,13 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
 import onnxruntime
 
 from graphcore.arrays import big_integers
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.promotion.complex_operators import is_complex
@@ -18,7 +20,7 @@ from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
 from graphcore.runtime.buffers.state import ModelBuffer, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.failures import UserNodes
-from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.feeds import Feeds, ForOtherModel, Inputs, Overrides
 from graphcore.runtime.calls.rows import Pace
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import copying_outputs
@@ -51,11 +53,13 @@ class StartedModel(ABC):
         load_full: Callable[[], Self] | None = None,
         lower: Callable[[Graph], Graph] | None = None,
         read_outputs: Callable[[], Mapping[str, Type]] | None = None,
+        defaults: Mapping[str, Array | None] = MappingProxyType({}),
     ) -> None:
         """source: the loaded graph; None for a model in onnxruntime's own format. reload: loads another graph in the
         same way. load_full: loads the model with its graph, if the graph was not read. lower: lowers the source as for
         the session. read_outputs: of a session that runs a file without lowering: reads the types of its outputs. Such
-        kernels may not support empty arrays: these run through the graph."""
+        kernels may not support empty arrays: these run through the graph. defaults: of inputs that a call may omit, as
+        far as they were read."""
         transport_dtypes.check(name, {**inputs, **outputs})
         if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
@@ -83,10 +87,19 @@ class StartedModel(ABC):
         self._watching: dict[tuple[int, ...], Self] = {}
         self._types = dict(inputs), dict(outputs)
         self._model_buffers = buffers
-        self._inputs = without(inputs, {k.name for k in buffers})
+        self._inputs = without(inputs, {k.name for k in buffers} | {*defaults})
+        self._defaults = defaults
         self._outputs = without(outputs, {k.output for k in buffers})
         self._output_names = [output.name for output in self.session.get_outputs()]
-        self._feeds = Feeds(name, self._inputs, has_elements=read_outputs is not None)
+        self._feeds = Feeds(
+            name,
+            self._inputs,
+            has_elements=read_outputs is not None,
+            optional={n: inputs[n] for n in defaults},
+            defaults={n: array for n, array in defaults.items() if array is not None},
+        )
+        self._load_with: Callable[[frozenset[str]], Self] | None = None
+        self._overridden: tuple[frozenset[str], Self] | None = None
         self._is_direct = read_outputs is not None
         self._read_outputs = read_outputs
         self._read_model: Self | None = None
@@ -118,9 +131,27 @@ class StartedModel(ABC):
             self._state = State(self._program, {})
 
     @property
-    def inputs(self) -> dict[str, Type]:
-        """The types of the inputs by name, in order."""
-        return dict(self._inputs)
+    def inputs(self) -> Inputs:
+        """The types of the inputs by name, in order; `inputs.optional` has those that a call may omit."""
+        return Inputs(self._inputs, {**self._feeds.optional, **self._feeds.constants})
+
+    def let_override(self, constants: Mapping[str, Type], load: Callable[[frozenset[str]], Self]) -> Self:
+        """Let calls give other values for constants, and return the model. load: loads a model that has some of them as
+        inputs; the first call that overrides them waits for it."""
+        self._feeds.constants, self._load_with = constants, load
+        return self
+
+    def _model_for(self, reason: ForOtherModel) -> Self:
+        """Return the model that takes a feed which this one does not take."""
+        if not isinstance(reason, Overrides):
+            return self._full_model()
+        (names,) = reason.args
+        with self._lock:
+            loaded, model = self._overridden or (frozenset(), None)
+            if model is None or not names <= loaded:
+                assert self._load_with is not None
+                self._overridden = names, model = names | loaded, self._load_with(names | loaded)
+            return model
 
     @property
     def outputs(self) -> dict[str, Type]:
@@ -171,6 +202,7 @@ class StartedModel(ABC):
 
     def _repr_html_(self) -> str:
         rows = [("input", name, str(type_)) for name, type_ in self._inputs.items()]
+        rows += [("optional", name, str(type_)) for name, type_ in self._feeds.optional.items()]
         rows += [("output", name, str(type_)) for name, type_ in self._typed_outputs().items()]
         rows += [("kept", k.name, str(k.type)) for k in self._model_buffers]
         return table(("", "name", "type"), rows, self.name)
@@ -179,4 +211,6 @@ class StartedModel(ABC):
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())
         outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._typed_outputs().items())
         text = ", ".join(f"{k.name}: {k.type}" for k in self._model_buffers)
-        return escaped(f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {text}' if text else ''}>")
+        optional = len(self._feeds.optional) + len(self._feeds.constants)
+        more = f"; {optional} inputs have defaults" if optional else ""
+        return escaped(f"<Model {self.name}({inputs}{more}) -> {outputs}{f', keeps {text}' if text else ''}>")

@@ -25,6 +25,7 @@ from graphcore.runtime.ort.optimisers import unsafe
 from graphcore.runtime.ort.options import SLOWER, require_started
 from graphcore.runtime.sessions.plan import Engine, LoadPlan, plan_load, with_weights
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
+from graphcore.types.tensor_types import Type
 
 if TYPE_CHECKING:
     import onnx
@@ -41,6 +42,7 @@ class LoadOptions:
     """The options of a load: see `InferenceSession.load`.
 
     links: links to a file's data that are followed. custom_ops: labels of the custom ops that the model may call.
+    defaults: names of initializers that calls override.
     """
 
     weights: Mapping[str, Array] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class LoadOptions:
     limits: Limits = USUAL
     custom_ops: Set[str] = frozenset()
     format: str | None = None
+    defaults: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -136,7 +139,7 @@ def load_direct(request: Load) -> Model | None:
     from graphcore.runtime.sessions.direct import start  # imports onnx, which built graphs do not need
 
     engine, options = request.engine, request.options
-    opened = request.opened = start.Opened(request.source, options.links, options.limits)
+    opened = request.opened = request.opened or start.Opened(request.source, options.links, options.limits)
     if not engine.is_cpu or engine.optimize == "exact" or engine.starter.libraries:
         return None
     if request.warm is not None or options.weights:
@@ -149,22 +152,26 @@ def load_direct(request: Load) -> Model | None:
         opened.forget()
         return graph
 
-    plan = start.plan_direct(opened, options.prepack, keeps_halves=engine.precision is None)
+    plan = start.plan_direct(opened, options.prepack, keeps_halves=engine.precision is None, defaults=options.defaults)
     if isinstance(plan, str):
         return None
-    return start.started(plan, opened, engine.starter, lambda: _load_graph(request, read()), read)
+    model = start.started(plan, opened, engine.starter, lambda: _load_graph(request, read()), read)
+    return None if model is None else _overridable(request, opened, model, plan.constants)
 
 
 def load_lowered(request: Load) -> Model:
     """Read a file into a graph if necessary, lower the graph and load it."""
     if isinstance(request.source, Graph):
         return _load_graph(request, request.source)
+    from graphcore.runtime.sessions.direct import start  # imports onnx, which built graphs do not need
+
     opened = request.opened
     assert opened is not None  # `load_direct` opened it
     try:
         graph = _read(request, opened)
         opened.watch.look()
-        return _load_graph(request, graph)
+        constants = start.constants_of(opened.proto, graph.defaults.keys())
+        return _overridable(request, opened, _load_graph(request, graph), constants)
     except GraphcoreError:
         raise
     except Exception as error:  # an invalid model that passes ONNX's checks
@@ -174,6 +181,24 @@ def load_lowered(request: Load) -> Model:
         ) from error
 
 
+def _overridable(request: Load, opened: Opened, model: Model, constants: Mapping[str, Type]) -> Model:
+    """Let calls override constants that a file lists as inputs, unless the next load starts from a cache, without them.
+
+    They stay constants for calls that do not: folded, prepacked, and with shapes that depend on them.
+    """
+    if not constants or request.warm is not None:
+        return model
+    opened.forget()
+
+    def load(names: frozenset[str]) -> Model:
+        if opened.is_overwritten():
+            raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
+        options = replace(request.options, cache_dir=None, prepared=False, defaults=names)
+        return _first(replace(request, options=options, opened=opened))
+
+    return model.let_override(constants, load)
+
+
 LOADERS: tuple[Loader, ...] = (load_compiled, load_cached, load_direct, load_lowered)
 
 
@@ -181,12 +206,17 @@ def _read(request: Load, opened: Opened) -> Graph:
     """Return the graph of a file; libraries of custom operators tell the types of their nodes."""
     from graphcore.onnx.read.reader import read  # imports onnx, which built graphs do not need
 
-    libraries, custom_ops = request.engine.starter.libraries, request.options.custom_ops
+    libraries, options = request.engine.starter.libraries, request.options
     if not libraries:
-        return read(opened, custom_ops=custom_ops)
+        return read(opened, custom_ops=options.custom_ops, defaults=options.defaults)
     from graphcore.runtime.ort.operators import InstalledOperators  # imports onnx, as above
 
-    return read(opened, runtime=lambda: InstalledOperators(libraries), custom_ops=custom_ops)
+    return read(
+        opened,
+        runtime=lambda: InstalledOperators(libraries),
+        custom_ops=options.custom_ops,
+        defaults=options.defaults,
+    )
 
 
 def _load_graph(request: Load, graph: Graph) -> Model:
@@ -197,7 +227,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
         graph = with_weights(graph, request.options.weights)
     plan = plan_load(graph, engine, request.options.prepack)
     # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
-    is_cached = warm is not None and not plan.sites and plan.openvino is None
+    is_cached = warm is not None and not plan.sites and plan.openvino is None and not graph.defaults
     cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None
 
     def again(source: Graph) -> Graph:
@@ -218,6 +248,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
             request.reload,
             plan.buffers,
             lower=again,
+            defaults=graph.defaults,
         )
     except ModelError as error:
         raise python_ops.undeclared(plan.lowered, error) from error.__cause__

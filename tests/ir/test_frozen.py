@@ -100,6 +100,7 @@ CASES: list[tuple[str, str, Any, str]] = [
     ("Graph", "output_types", {}, r"graph.output\(y.cast\(dtype\)\)"),
     ("Graph", "input_symbols", (), r"Graph\(name, \{...\}\)"),
     ("Graph", "buffers", {}, r"Buffer\(...\)"),
+    ("Graph", "defaults", {}, r"defaults=\{'a': array\}"),
     ("Graph", "nodes", [], r"graph.replace\(x, fn\)"),
     ("Graph", "symbols", [], r"graph.replace\(x, fn\)"),
     ("Graph", "weights", {}, r"graph.weight\(name, array\) adds one.*graph.with_weights"),

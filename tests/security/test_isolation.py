@@ -55,10 +55,11 @@ class TakenOver:
 import numpy as np
 import graphcore.runtime.session as session
 from graphcore import TensorType
+from graphcore.runtime.calls.feeds import Inputs
 
 class Model:
     name, _model_buffers = "taken over", ()
-    inputs = {"code": TensorType("string", [])}
+    inputs = Inputs({"code": TensorType("string", [])}, {})
     outputs = {"said": TensorType("string", []), "wide": TensorType("int100", [])}
 
     def __call__(self, feed):

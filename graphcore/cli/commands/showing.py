@@ -124,7 +124,12 @@ def _work(info: Mapping[str, Any]) -> str:
 
 def _show_ends(info: Mapping[str, Any]) -> None:
     output.heading("inputs and outputs")
-    rows = [(kind[:-1], each["name"], each["type"]) for kind in ("inputs", "outputs", "buffers") for each in info[kind]]
+    kinds = ("inputs", "outputs", "buffers")
+    rows = [
+        (kind[:-1], each["name"], each["type"] + (" = default" if "default" in each else ""))
+        for kind in kinds
+        for each in info[kind]
+    ]
     output.table(rows)
 
 

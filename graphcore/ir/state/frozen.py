@@ -67,6 +67,7 @@ _GRAPH: Mapping[str, str] = {
     "output_types": "they are the types of the outputs: graph.output(y.cast(dtype))",
     "input_symbols": "declare inputs with the graph: Graph(name, {...})",
     "buffers": "declare them with the graph: Graph(name, {'cache': Buffer(...)})",
+    "defaults": "give them with the graph: Graph(name, {...}, defaults={'a': array})",
     "nodes": "ops add nodes; graph.replace(x, fn) returns a new graph",
     "symbols": "ops add Symbols; graph.replace(x, fn) returns a new graph",
     "weights": f"graph.weight(name, array) adds one; {_WEIGHTS}",

@@ -63,6 +63,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
             for n in graph._nodes
         ],
         "inputs": [s.id for s in graph._inputs],
+        "defaults": dict(graph._defaults),
         "outputs": None if graph._outputs is None else [(name, s.id) for name, s in graph._outputs],
         "casts": [(key, s.id) for key, s in graph.memory.casts.items()],
         "expressions": open_expressions.state_of(graph),
@@ -113,6 +114,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
         node.__class__ = Node
     graph._nodes[:] = nodes
     graph._inputs = tuple(symbols[i] for i in state["inputs"])
+    graph._defaults = dict(state.get("defaults", ()))
     if state["outputs"] is not None:
         graph._outputs = [(name, symbols[i]) for name, i in state["outputs"]]
     graph.memory.casts = {key: symbols[i] for key, i in state["casts"]}

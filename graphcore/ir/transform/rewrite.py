@@ -93,7 +93,9 @@ class Rewrite:
         """Create the new graph with its inputs."""
         new, retype = self._new_draft(), self.policy.retype
         for symbol in self.old._inputs:
-            result = new.build.input(retype(symbol.type), symbol.given_name, symbol.producer.origin)
+            name = symbol.given_name
+            default = self.old._defaults.get(name or "")
+            result = new.build.input(retype(symbol.type), name, symbol.producer.origin, default)
             self._mapped[symbol.id] = result
         if self._outer is not None:
             new.scope.outer = self._outer.new

@@ -19,6 +19,7 @@ import numpy as np
 from graphcore.errors import GraphError, ResourceLimitError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
+from graphcore.ir.literals import stored_default
 from graphcore.ir.names import snake
 from graphcore.ir.state import settings
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
@@ -177,7 +178,11 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
             if (properties := noted.get(symbol.given_name or "")) is not None:
                 content.insert(0, metadata(16, properties))
             chunks += nested(5, content)  # initializer
-    chunks += [block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph.input_symbols]
+    for symbol in graph.input_symbols:
+        chunks.append(block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)))
+        if (default := graph.defaults.get(symbol.name)) is not None:  # initializer
+            array = stored_default(default, symbol.type)
+            chunks += nested(5, tensor(array, symbol.type.dtype, symbol.name, scope.external))
     for symbol in outputs:
         value_prefix = "" if type(symbol.producer) is Captured else prefix
         chunks.append(block(12, value_info(f"{value_prefix}{symbol.name}", symbol.type, noted)))

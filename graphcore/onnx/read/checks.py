@@ -247,6 +247,18 @@ def check_declared(symbol: Symbol, declared: Type, name: str) -> None:
         )
 
 
+def check_declared_default(declared: Type, default: TensorType, name: str) -> None:
+    """Raise `ModelError` for an input whose default has another dtype, rank or size than it declares."""
+    dims = declared.shape if isinstance(declared, TensorType) and declared.shape.is_ranked else default.shape
+    pairs = zip(dims, default.shape, strict=False)
+    fits = len(dims) == len(default.shape) and all(not d.is_static or d is n for d, n in pairs)
+    if not fits or not isinstance(declared, TensorType) or declared.dtype is not default.dtype:
+        raise ModelError(
+            f"load: the input {name[:_MAX_NAME_LENGTH]!r} is declared as {declared}, but its default is {default}",
+            help="export the model again with one type for both",
+        )
+
+
 def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], place: str, in_function: bool) -> None:
     name = attribute.name
     check_text((name, attribute.ref_attr_name), place)

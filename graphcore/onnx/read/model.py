@@ -43,6 +43,7 @@ class ModelContext:
     limits, watch: limits of resources and time.
     custom_ops: labels of custom ops whose Python functions may be called; None for all.
     checks_elements: True if the size of each tensor is limited.
+    defaults: names of initializers that are the defaults of inputs; see `default_names`.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ModelContext:
         limits: Limits = USUAL,
         watch: Watch | None = None,
         custom_ops: Set[str] | None = None,
+        defaults: bool | Set[str] = False,
     ) -> None:
         self.limits = limits
         self.watch = watch or Watch(limits)
@@ -73,6 +75,7 @@ class ModelContext:
         line = user_line() or ("", 0)
         self.origin = Imported(*line) if is_imported else None
         self.loaded = None if is_imported else Loaded(*line)
+        self.defaults = default_names(proto, defaults)
         self._count = 0
         self._types: dict[bytes, Type] = {}
 
@@ -109,6 +112,32 @@ class ModelContext:
             return system(name, **json.loads(options or "{}"))
         except (ValueError, TypeError, RecursionError, GraphcoreError):
             return system("max")
+
+
+def overridable(proto: onnx.ModelProto) -> frozenset[str]:
+    """Return the names of the initializers that a call of the runtime may override: those that are also inputs."""
+    inputs = {value.name for value in proto.graph.input} if proto.ir_version >= _MIN_IR_OF_DEFAULTS else ()
+    return frozenset(tensor.name for tensor in proto.graph.initializer if tensor.name in inputs) if inputs else _NONE
+
+
+def default_names(proto: onnx.ModelProto, requested: bool | Set[str]) -> frozenset[str]:
+    """Return the names of the initializers that are defaults of inputs: the requested ones, or all if requested is True
+    or graphcore wrote the model, which lists no others. Raises `ModelError` for the name of another value.
+    """
+    names = overridable(proto)
+    if requested is True or (names and any(p.key.partition("#")[0] == notes.PROMOTION for p in proto.metadata_props)):
+        return names
+    if unknown := sorted((requested or _NONE) - names):
+        raise ModelError(
+            f"load: {unknown[0]!r:.80} is not an initializer that is also an input, so it cannot be a default",
+            help=f"those of the model: {', '.join(sorted(names)[:_MAX_NODES_IN_ERRORS]) or 'none'}",
+        )
+    return frozenset(requested or ())
+
+
+_MIN_IR_OF_DEFAULTS = 4
+"""Before this version of the file format, every initializer had to be an input too."""
+_NONE: frozenset[str] = frozenset()
 
 
 def _notes(proto: onnx.ModelProto) -> dict[str, str]:

@@ -25,7 +25,7 @@ from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
-from graphcore.onnx.read.checks import check_call, check_declared, check_node
+from graphcore.onnx.read.checks import check_call, check_declared, check_declared_default, check_node
 from graphcore.onnx.read.model import ModelContext, sort_nodes
 from graphcore.onnx.read.statements import (
     BodyStatements,
@@ -81,11 +81,14 @@ class NodeReader:
         tensors_read = [tensors.array_of(t, folder, large.initializers.get(i)) for i, t in enumerate(proto.initializer)]
         tensors_read += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
         arrays = tensors.align([array for array, _ in tensors_read])
+        defaults: dict[str, tuple[np.ndarray[Any, Any], DType]] = {}
         for name, array, (_, dtype) in zip(names, arrays, tensors_read, strict=True):
-            self._initializer(name, array, dtype)
-        initializers = set(names)
+            if inputs is None and name in self.model.defaults:
+                defaults[name] = array, dtype
+            else:
+                self._initializer(name, array, dtype)
         if inputs is None:
-            self._inputs([i for i in proto.input if i.name not in initializers])
+            self._inputs([i for i in proto.input if i.name not in self.values], defaults)
         for position, content in large.nodes.items():
             read.statements[position].content = content
         self._statements(read.statements)
@@ -96,13 +99,18 @@ class NodeReader:
             for node in self.graph.nodes:
                 change(node, origin=self.model.loaded)
 
-    def _inputs(self, infos: Sequence[onnx.ValueInfoProto]) -> None:
+    def _inputs(
+        self, infos: Sequence[onnx.ValueInfoProto], defaults: Mapping[str, tuple[np.ndarray[Any, Any], DType]]
+    ) -> None:
         for info in infos:
             type_ = read_type(info.type)
+            default, dtype = defaults.get(info.name, (None, None))
+            if default is not None:
+                check_declared_default(type_, TensorType(dtype, default.shape), info.name)
             if isinstance(type_, TensorType):
                 type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
             check_elements(type_, self.model.limits, info.name)
-            symbol = self.graph.build.input(type_, info.name if self.is_top else None)
+            symbol = self.graph.build.input(type_, info.name if self.is_top else None, default=default)
             self.define(info.name, symbol)
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:

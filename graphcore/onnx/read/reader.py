@@ -139,12 +139,16 @@ def load(
     external_data_root: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
     custom_ops: Iterable[str | CustomOp[..., Any]] = (),
+    defaults: bool | Iterable[str] = False,
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
     """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
     labels = callable_labels(custom_ops)
     opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
-    return read(opened, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=labels)
+    names = defaults if isinstance(defaults, bool) else frozenset([defaults] if isinstance(defaults, str) else defaults)
+    return read(
+        opened, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=labels, defaults=names
+    )
 
 
 def read(
@@ -154,6 +158,7 @@ def read(
     promotion: str | PromotionSystem | None = None,
     runtime: Callable[[], RuntimeOperators | None] = installed,
     custom_ops: Set[str] = frozenset(),
+    defaults: bool | Set[str] = False,
 ) -> Graph:
     """Return the graph of an opened model; see `load`. custom_ops: labels of those that may be called."""
     proto, large, name = opened.proto, opened.large, opened.name
@@ -161,7 +166,7 @@ def read(
         with uncollected():
             allowed = custom_ops if opened.limits.strict is None else frozenset()
             model = ModelContext(
-                proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed
+                proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed, defaults
             )
             return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:

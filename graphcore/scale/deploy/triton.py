@@ -142,6 +142,7 @@ def _ends(exposed_graph: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
     """Return the inputs and outputs of an exposed graph, without buffers."""
     states = outputs_of(exposed_graph)
     inputs = {symbol.name: symbol.type for symbol in exposed_graph.inputs if symbol.name not in states}
+    inputs = {name: type_ for name, type_ in inputs.items() if name not in exposed_graph.defaults}
     return inputs, {n: t for n, t in exposed_graph.output_types.items() if n not in states.values()}
 
 

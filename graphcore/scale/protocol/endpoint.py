@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -50,6 +50,7 @@ class Served:
         submit: A function from arrays by name and a timeout in seconds to a future of the outputs; None for a decoder.
         metrics: A function that returns metrics in Prometheus' format.
         generate: For a decoder, a function from the JSON of a request to tokens.
+        optional: The types of the inputs that a request may omit.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Served:
     submit: Submit | None
     metrics: Callable[[], str] = str
     generate: Generate | None = None
+    optional: Mapping[str, TensorType] = field(default_factory=dict)
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of the model in the protocol's format."""
@@ -152,7 +154,7 @@ class Endpoint:
                 help=f"post to /v2/models/{model.name}/generate",
             )
         content = decompress(headers, body, self.max_bytes)
-        requested = decode_request(content, _length(headers), model.inputs, list(model.outputs))
+        requested = decode_request(content, _length(headers), model.inputs, list(model.outputs), model.optional)
         answer: Future[Response] = Future()
         running = model.submit(requested.arrays, requested.timeout)
 

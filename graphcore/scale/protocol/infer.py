@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from graphcore.arrays.casting import Array
@@ -49,12 +50,14 @@ def decode_request(
     header_length: int | None,
     inputs: Mapping[str, TensorType],
     outputs: Sequence[str],
+    optional: Mapping[str, TensorType] = MappingProxyType({}),
 ) -> Requested:
     """Decode the body of a request.
 
     header_length: the number of bytes of JSON at the start, None for all. inputs: the input types of the model.
-    outputs: the names of its outputs. Raises `ProtocolError` for a request that does not fit the model: wrong dtype or
-    shape, missing or unknown input, or data that does not match the shape.
+    outputs: the names of its outputs. optional: the types of inputs that a request may omit. Raises `ProtocolError` for
+    a request that does not fit the model: wrong dtype or shape, missing or unknown input, or data that does not match
+    the shape.
     """
     text, binary = _parts(body, header_length)
     head = _parse(text)
@@ -65,7 +68,7 @@ def decode_request(
     arrays: dict[str, Array] = {}
     at = 0
     for each in listed:
-        name, array, size = _input(_object(each, "an input"), binary[at:], inputs)
+        name, array, size = _input(_object(each, "an input"), binary[at:], {**inputs, **optional})
         if name in arrays:
             raise ProtocolError(f"input {name!r} is given twice")
         arrays[name] = array
@@ -76,7 +79,7 @@ def decode_request(
     if missing:
         raise ProtocolError(f"input {missing[0]!r} is missing", help=f"the inputs are {', '.join(inputs)}")
     is_binary = parameters.get("binary_data_output") is True
-    ordered = {name: arrays[name] for name in inputs}
+    ordered = {name: arrays[name] for name in (*inputs, *optional) if name in arrays}
     return Requested(ordered, _id(head), _outputs(head, is_binary, outputs), is_binary, _timeout(parameters))
 
 

@@ -58,7 +58,9 @@ class Serving:
             limit = self._timeout if seconds is None else seconds
             return batcher.submit(dict(arrays), timeout=limit)
 
-        self.models.append(Served(name, inputs, outputs, submit, lambda: batcher.metrics.prometheus()))
+        optional = require_tensors(name, "input", model.inputs.optional)
+        served = Served(name, inputs, outputs, submit, lambda: batcher.metrics.prometheus(), optional=optional)
+        self.models.append(served)
 
     def _add_decoder(self, name: str, model: Model, slots: int, max_waiting: int) -> None:
         streams = Streams(model, slots, max_waiting=max_waiting)

@@ -51,8 +51,9 @@ _MAX_REMEMBERED_BYTES = 64
 class Scan(ScannedValues):
     """A scan. reason: why the model needs a Graph; None if it does not. opset: of the model."""
 
-    def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
-        """keeps_halves: whether onnxruntime's kernels compute float16."""
+    def __init__(self, rules: Legality, *, keeps_halves: bool = False, defaults: Container[str] = frozenset()) -> None:
+        """keeps_halves: whether onnxruntime's kernels compute float16. defaults: of inputs."""
+        self._defaults = defaults
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
         self.opset = 0
@@ -132,7 +133,10 @@ class Scan(ScannedValues):
         if graph.sparse_initializer or not graph.output:
             return "sparse constants, or no outputs"
         for tensor in graph.initializer:
-            if not self.takes_constant(tensor.name, tensor):
+            if tensor.name in self._defaults:
+                if 0 in tensor.dims or tensor.data_location:
+                    return f"the default {tensor.name!r}"
+            elif not self.takes_constant(tensor.name, tensor):
                 return f"the constant {tensor.name!r}"
         for value in graph.input:
             if value.name not in self.dims and not self._takes_input(value):

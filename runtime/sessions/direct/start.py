@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read.model import default_names, overridable
 from graphcore.onnx.read.nodes import graph_name
 from graphcore.onnx.read.reader import Opened as Opened
 from graphcore.runtime.lowering.targets.legality import legality
@@ -39,19 +40,24 @@ _FUSED = frozenset({"Erf", "Gelu", "LayerNormalization", "ReduceMean"})
 
 @dataclass(frozen=True, slots=True)
 class DirectPlan:
-    """A model that runs without lowering. entries: config entries of the session. disabled: optimisers to disable."""
+    """A model that runs without lowering. defaults: names of inputs that have one. constants: types of those that calls
+    may override. entries: config entries of the session. disabled: optimisers to disable."""
 
     name: str
     inputs: dict[str, Type]
     declared: dict[str, Type]
+    defaults: frozenset[str]
+    constants: dict[str, Type]
     entries: Mapping[str, str]
     disabled: tuple[str, ...]
 
 
-def plan_direct(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> DirectPlan | str:
+def plan_direct(
+    model: Opened, prepack: Prepack, *, keeps_halves: bool = True, defaults: frozenset[str] = frozenset()
+) -> DirectPlan | str:
     """Return the plan of a model that runs on the CPU without lowering, or the reason why it needs a Graph.
 
-    keeps_halves: whether float16 stays with the runtime's kernels.
+    keeps_halves: whether float16 stays with the runtime's kernels. defaults: initializers that calls override.
     """
     try:
         proto = model.whole() if len(model.content) <= _MAX_PARSED_BYTES else model.proto
@@ -61,7 +67,8 @@ def plan_direct(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -
         return "graphcore wrote it"
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
         return "limits that the reader checks"
-    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
+    defaults = default_names(proto, defaults)
+    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves, defaults=defaults)
     if not scan.run(proto, lambda: model.proto):
         return scan.reason or ""
     entries = _packing(scan, prepack)
@@ -74,6 +81,8 @@ def plan_direct(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
         {v.name: read_type(v.type) for v in graph.output},
+        defaults,
+        constants_of(proto, defaults),
         entries,
         (*disabled, *disabled_by(scan.signs.__contains__)),
     )
@@ -108,8 +117,17 @@ def started(
             session,
             load_full=load,
             read_outputs=lambda: read().output_types,
+            defaults=dict.fromkeys(direct.defaults),
         )
     return None
+
+
+def constants_of(proto: onnx.ModelProto, defaults: Set[str]) -> dict[str, Type]:
+    """Return the declared types of constants that calls may override; none if one is invalid."""
+    names = overridable(proto) - defaults
+    with contextlib.suppress(ModelError):
+        return {v.name: read_type(v.type) for v in proto.graph.input if v.name in names} if names else {}
+    return {}
 
 
 def _is_third_party(model: onnx.ModelProto) -> bool:
