@@ -59,7 +59,7 @@ class LoadOptions:
 @dataclass(slots=True)
 class Load:
     """A load. reload: loads another graph with the usual options. warm: stores the entry of a later load. opened: the
-    file, which one loader opens and the next one reads."""
+    file, which one loader opens and the next one reads. constants: types of those that calls may override."""
 
     source: Source
     engine: Engine
@@ -67,6 +67,7 @@ class Load:
     reload: Callable[[Graph], Model]
     warm: WarmStart | None = None
     opened: Opened | None = None
+    constants: Mapping[str, Type] = field(default_factory=dict)
 
 
 Loader: TypeAlias = Callable[[Load], "Model | None"]
@@ -156,22 +157,20 @@ def load_direct(request: Load) -> Model | None:
     if isinstance(plan, str):
         return None
     model = start.started(plan, opened, engine.starter, lambda: _load_graph(request, read()), read)
-    return None if model is None else _overridable(request, opened, model, plan.constants)
+    request.constants = plan.constants
+    return None if model is None else _overridable(request, opened, model)
 
 
 def load_lowered(request: Load) -> Model:
     """Read a file into a graph if necessary, lower the graph and load it."""
     if isinstance(request.source, Graph):
         return _load_graph(request, request.source)
-    from graphcore.runtime.sessions.direct import start  # imports onnx, which built graphs do not need
-
     opened = request.opened
     assert opened is not None  # `load_direct` opened it
     try:
         graph = _read(request, opened)
         opened.watch.look()
-        constants = start.constants_of(opened.proto, graph.defaults.keys())
-        return _overridable(request, opened, _load_graph(request, graph), constants)
+        return _overridable(request, opened, _load_graph(request, graph))
     except GraphcoreError:
         raise
     except Exception as error:  # an invalid model that passes ONNX's checks
@@ -181,12 +180,12 @@ def load_lowered(request: Load) -> Model:
         ) from error
 
 
-def _overridable(request: Load, opened: Opened, model: Model, constants: Mapping[str, Type]) -> Model:
+def _overridable(request: Load, opened: Opened, model: Model) -> Model:
     """Let calls override constants that a file lists as inputs, unless the next load starts from a cache, without them.
 
     They stay constants for calls that do not: folded, prepacked, and with shapes that depend on them.
     """
-    if not constants or request.warm is not None:
+    if not request.constants or request.warm is not None:
         return model
     opened.forget()
 
@@ -196,7 +195,7 @@ def _overridable(request: Load, opened: Opened, model: Model, constants: Mapping
         options = replace(request.options, cache_dir=None, prepared=False, defaults=names)
         return _first(replace(request, options=options, opened=opened))
 
-    return model.let_override(constants, load)
+    return model.let_override(request.constants, load)
 
 
 LOADERS: tuple[Loader, ...] = (load_compiled, load_cached, load_direct, load_lowered)
@@ -204,19 +203,19 @@ LOADERS: tuple[Loader, ...] = (load_compiled, load_cached, load_direct, load_low
 
 def _read(request: Load, opened: Opened) -> Graph:
     """Return the graph of a file; libraries of custom operators tell the types of their nodes."""
-    from graphcore.onnx.read.reader import read  # imports onnx, which built graphs do not need
+    from graphcore.onnx.read.reader import constants_of, installed, read  # imports onnx, which built graphs do not need
 
     libraries, options = request.engine.starter.libraries, request.options
-    if not libraries:
-        return read(opened, custom_ops=options.custom_ops, defaults=options.defaults)
-    from graphcore.runtime.ort.operators import InstalledOperators  # imports onnx, as above
+    runtime = installed
+    if libraries:
+        from graphcore.runtime.ort.operators import InstalledOperators  # imports onnx, as above
 
-    return read(
-        opened,
-        runtime=lambda: InstalledOperators(libraries),
-        custom_ops=options.custom_ops,
-        defaults=options.defaults,
-    )
+        def runtime() -> InstalledOperators:
+            return InstalledOperators(libraries)
+
+    graph = read(opened, runtime=runtime, custom_ops=options.custom_ops, defaults=options.defaults)
+    request.constants = constants_of(opened.proto, graph.defaults.keys())
+    return graph
 
 
 def _load_graph(request: Load, graph: Graph) -> Model:

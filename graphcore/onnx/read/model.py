@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -133,6 +134,14 @@ def default_names(proto: onnx.ModelProto, requested: bool | Set[str]) -> frozens
             help=f"those of the model: {', '.join(sorted(names)[:_MAX_NODES_IN_ERRORS]) or 'none'}",
         )
     return frozenset(requested or ())
+
+
+def constants_of(proto: onnx.ModelProto, defaults: Set[str]) -> dict[str, Type]:
+    """Return the declared types of the other constants that calls may override; none if one is invalid."""
+    names = overridable(proto) - defaults
+    with contextlib.suppress(ModelError):
+        return {v.name: read_type(v.type) for v in proto.graph.input if v.name in names} if names else {}
+    return {}
 
 
 _MIN_IR_OF_DEFAULTS = 4

@@ -29,9 +29,11 @@ from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.value_protos import Large, split
 from graphcore.onnx.read.checks import check_model
 from graphcore.onnx.read.model import ModelContext
+from graphcore.onnx.read.model import constants_of as constants_of
 from graphcore.onnx.read.nodes import NodeReader, graph_name
 from graphcore.onnx.read.statements import BodyStatements
-from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
+from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
+from graphcore.onnx.schemas.runtime_operators import installed as installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import has_storage_axis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.onnx.read.model import default_names, overridable
+from graphcore.onnx.read.model import constants_of, default_names
 from graphcore.onnx.read.nodes import graph_name
 from graphcore.onnx.read.reader import Opened as Opened
 from graphcore.runtime.lowering.targets.legality import legality
@@ -120,14 +120,6 @@ def started(
             defaults=dict.fromkeys(direct.defaults),
         )
     return None
-
-
-def constants_of(proto: onnx.ModelProto, defaults: Set[str]) -> dict[str, Type]:
-    """Return the declared types of constants that calls may override; none if one is invalid."""
-    names = overridable(proto) - defaults
-    with contextlib.suppress(ModelError):
-        return {v.name: read_type(v.type) for v in proto.graph.input if v.name in names} if names else {}
-    return {}
 
 
 def _is_third_party(model: onnx.ModelProto) -> bool:
