@@ -127,6 +127,20 @@ class Feeds:
             raise NoElements
         return feed
 
+    def optional_values(self, values: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return checked values of optional inputs. what: has them, for errors. Raises `FeedError`."""
+        types = {**self.optional, **self.constants}
+        leaves: list[_Leaf] = []
+        for name in values:
+            if name not in types:
+                raise FeedError(
+                    f"{what}: {self.model} has no input {name!r:.80} with a default",
+                    help=f"{suggestion(name, types)}those: {', '.join([*types][:_MAX_LISTED_INPUTS]) or 'none'}",
+                )
+        result = {n: self._value(f"{self._kind} {n!r}", types[n], value, leaves) for n, value in values.items()}
+        self._check_sizes(leaves)
+        return result
+
     def _take_like_last(
         self, accepted: Sequence[_Accepted], arrays: Sequence[Any], named: Mapping[str, Any]
     ) -> dict[str, Any] | None:

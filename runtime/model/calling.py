@@ -202,6 +202,26 @@ class CalledModel(StartedModel):
             return self._full_model().bind(*arrays, **named)
         return bound_model
 
+    def adapter(self, source: str | os.PathLike[str] | Mapping[str, Any], /) -> dict[str, Any]:
+        """Return the arrays of a LoRA adapter for inputs with defaults, to use in calls: `model(x, **adapter)`.
+
+        Args:
+            source: An `.onnx_adapter` file; a folder that PEFT saved, or its safetensors file beside
+                `adapter_config.json`; or arrays by input. PEFT's are given to the inputs named as its modules, such as
+                "encoder.query.lora_A": transposed if these have the shapes of MatMul's operands, and lora_B times
+                alpha / r. See docs/howto/adapters.md.
+
+        Raises:
+            ModelError: If the file is not an adapter, has no config, or has tensors without an input.
+            FeedError: If an array belongs to no input with a default, or has another dtype or shape.
+        """
+        if isinstance(source, Mapping):
+            return self._feeds.optional_values(source, "adapter")
+        from graphcore.runtime.calls.adapters import read_adapter  # checkpoints, which most programs do not need
+
+        arrays = read_adapter(source, self.inputs.optional)
+        return self._feeds.optional_values(arrays, f"adapter: {os.fsdecode(source)}")
+
     def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
         with contextlib.suppress(GraphcoreError):
             self._read()
