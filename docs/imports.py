@@ -85,7 +85,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "versions",
         "schemas",
         "proto",
-        "notes",
+        "ir_package notes",
     ),
 }
 """By folder what may import what: each row only rows below it, and what stands in one row each other's nothing."""

@@ -278,9 +278,59 @@ def to_onnx(
         GraphError: The graph is unfinished, the opset or release is unknown, or an operator does not exist in it.
         ResourceLimitError: The model exceeds protobuf's 2 GiB. Use `export`.
     """
-    from graphcore.runtime.export import Options, model_proto  # imports onnx
+    exporting = _exporting()
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    model: onnx.ModelProto = exporting.model_proto(self, options)
+    return model
 
-    return model_proto(self, Options(target, precision, inline, optimize, opset, ir_version, runtime))
+
+def _exporting() -> ModuleType:
+    from graphcore.runtime import export  # imports onnx
+
+    return export
+
+
+@method(Graph)
+def to_ir(
+    self: Graph,
+    *,
+    target: TargetName = "cpu",
+    precision: Precision | None = None,
+    inline: bool = False,
+    optimize: Optimize | None = None,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    runtime: str | None = None,
+) -> Any:
+    """Return an `onnx_ir.Model`, which shares the arrays of weights. Needs the extra `ir`.
+
+    The arguments and errors: see `to_onnx`. `ModelError` is raised if onnx-ir is not installed.
+    """
+    exporting = _exporting()
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    return exporting.ir_model(self, options)
+
+
+def from_ir(model: Any, *, defaults: bool | Iterable[str] = False) -> Graph:
+    """Return the Graph of an `onnx_ir.Model`, which shares the arrays of its initializers. Needs the extra `ir`.
+
+    Do not change these arrays while the Graph lives. Those of attributes and bodies are copied.
+
+    Args:
+        model: The model. It is checked as a file is.
+        defaults: As in `Graph.load`.
+
+    Raises:
+        ModelError: The model is invalid, or onnx-ir is not installed.
+        ResourceLimitError: The model exceeds a limit.
+    """
+    from graphcore.onnx.read.ir_models import from_ir  # imports onnx
+
+    return from_ir(model, defaults=defaults if isinstance(defaults, bool) else frozenset(defaults))
+
+
+from_ir.__qualname__ = "Graph.from_ir"
+setattr(Graph, "from_ir", staticmethod(from_ir))  # noqa: B010 - as a static method
 
 
 @method(Graph)
@@ -311,10 +361,9 @@ def export(
     Raises:
         ExportError: The file cannot be written.
     """
-    from graphcore.runtime.export import Options, export  # imports onnx
-
-    options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
-    export(self, path, external_data, options, progress)
+    exporting = _exporting()
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    exporting.export(self, path, external_data, options, progress)
 
 
 @method(Graph, "__str__")

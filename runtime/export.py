@@ -15,6 +15,7 @@ from graphcore.errors import ExportError, GraphError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.rewrite import exposed
+from graphcore.onnx.ir_package import to_ir
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
 from graphcore.onnx.proto.model_proto import encode, join, within_limit
@@ -134,6 +135,21 @@ def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
     encoded = join(write_graph(graph, options).encoded())
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
+
+
+def ir_model(graph: Graph, options: Options) -> Any:
+    """Return an `onnx_ir.Model`, as `Graph.to_ir` says."""
+    result = write_graph(graph, options)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    own = {s.name for s in result.graph.symbols if isinstance(s.producer, Constant)} | result.graph.defaults.keys()
+
+    def place(name: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        if name not in own or array.nbytes < _MIN_EXTERNAL_BYTES or array.dtype == object:
+            return None
+        arrays[name] = array
+        return "memory", 0
+
+    return to_ir(onnx.ModelProto.FromString(join(result.encoded(place))), arrays)
 
 
 def export(

@@ -14,10 +14,12 @@ class GraphMethods:
     op = graph_methods.op
     subgraph = graph_methods.subgraph
     load = staticmethod(graph_methods.load)
+    from_ir = staticmethod(graph_methods.from_ir)
     verify = graph_methods.verify
     copy = graph_methods.copy
     optimize = graph_methods.optimize
     to_onnx = graph_methods.to_onnx
+    to_ir = graph_methods.to_ir
     export = graph_methods.export
     __str__ = graph_methods.text
     save_html = graph_methods.save_html

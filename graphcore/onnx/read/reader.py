@@ -59,6 +59,13 @@ class Opened:
         self._count(len(self.content))
         self._split: tuple[onnx.ModelProto, Large] | None = None
 
+    @classmethod
+    def of_parts(cls, proto: onnx.ModelProto, large: Large) -> Opened:
+        """Return a model in memory. proto: the message without the content of some tensors. large: that content."""
+        opened = cls(b"", None)
+        opened._split, opened.name = (proto, large), proto.graph.name or "the model"
+        return opened
+
     @property
     def proto(self) -> onnx.ModelProto:
         """The message without the content of the graph's large tensors. Raises `ModelError`."""

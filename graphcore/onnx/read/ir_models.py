@@ -1,0 +1,65 @@
+"""Read models of the package onnx-ir as Graphs, with the arrays of their initializers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Any
+
+from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph
+from graphcore.onnx.ir_package import onnx_ir
+from graphcore.onnx.proto.value_protos import LARGE, Large, raw
+from graphcore.onnx.read.reader import Opened, read
+from graphcore.types.dtypes import DType
+
+
+def from_ir(model: object, *, defaults: bool | Set[str] = False) -> Graph:
+    """Return the graph of an `onnx_ir.Model`; see `Graph.from_ir`."""
+    ir = onnx_ir("from_ir")
+    if not isinstance(model, ir.Model):
+        raise ModelError(f"from_ir: it must be an onnx_ir.Model, got {type(model).__name__}", help="ir.load(path)")
+    large = Large()
+    try:
+        proto = ir.serde.serialize_model(_View(model, graph=_GraphView(model.graph, _emptied(ir, model.graph, large))))
+    except Exception as error:  # of onnx-ir, which does not say which
+        raise ModelError(f"from_ir: onnx-ir cannot write the model: {error}", help="check it: ir.save(...)") from error
+    return read(Opened.of_parts(proto, large), defaults=defaults)
+
+
+def _emptied(ir: Any, graph: Any, large: Large) -> dict[str, Any]:
+    """Return the initializers, without the bytes of tensors, which are entered into `large` by position."""
+    values = {}
+    position = 0
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and tensor.dtype != ir.DataType.STRING:
+            if tensor.nbytes >= LARGE or isinstance(tensor, ir.ExternalTensor):
+                large.initializers[position] = raw(tensor.numpy(), DType.of(tensor.dtype.value))
+                value = _View(value, const_value=_View(tensor, tobytes=bytes))
+        values[name] = value
+        position += tensor is not None
+    return values
+
+
+class _View:
+    """An object of onnx-ir with some other attributes, which onnx-ir writes as it writes the object."""
+
+    def __init__(self, original: Any, **others: Any) -> None:
+        self._original = original
+        self.__dict__.update(others)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class _GraphView(_View):
+    """A graph with other initializers."""
+
+    def __init__(self, graph: Any, initializers: dict[str, Any]) -> None:
+        super().__init__(graph, initializers=initializers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._original)
+
+    def __len__(self) -> int:
+        return len(self._original)
