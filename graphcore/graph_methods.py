@@ -326,7 +326,7 @@ def from_ir(model: Any, *, defaults: bool | Iterable[str] = False) -> Graph:
     """
     from graphcore.onnx.read.ir_models import from_ir  # imports onnx
 
-    return from_ir(model, defaults=defaults if isinstance(defaults, bool) else frozenset(defaults))
+    return from_ir(model, defaults=defaults)
 
 
 from_ir.__qualname__ = "Graph.from_ir"

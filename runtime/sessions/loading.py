@@ -12,7 +12,7 @@ import onnxruntime
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
-from graphcore.arrays.resource_limits import USUAL, Limits
+from graphcore.arrays.resource_limits import USUAL, Limits, Watch
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
@@ -149,6 +149,7 @@ def load_direct(request: Load) -> Model | None:
     def read() -> Graph:
         if opened.is_overwritten():
             raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
+        opened.watch = Watch(opened.limits)
         graph = _read(request, opened)
         opened.forget()
         return graph
@@ -192,6 +193,7 @@ def _overridable(request: Load, opened: Opened, model: Model) -> Model:
     def load(names: frozenset[str]) -> Model:
         if opened.is_overwritten():
             raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
+        opened.watch = Watch(opened.limits)  # the time of this load
         options = replace(request.options, cache_dir=None, prepared=False, defaults=names)
         return _first(replace(request, options=options, opened=opened))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -190,6 +192,14 @@ def test_overridden_constants(tmp_path: Path, listed: tuple[str, ...], by: str) 
     np.testing.assert_array_equal(model.bind(X, a=A, b=B)(X)[0], EXPECTED)
     if "w" in listed:
         np.testing.assert_array_equal(model(X, w=2 * W, a=A, b=B)[0], EXPECTED + X @ W)
+
+
+def test_overridden_later_and_with_empty_arrays() -> None:
+    model = gc.InferenceSession().load(third_party(), limits=gc.Limits(seconds=30))
+    with patch("time.monotonic", lambda clock=time.monotonic: clock() + 60):
+        np.testing.assert_array_equal(model(X, a=A, b=B)[0], EXPECTED)
+        np.testing.assert_array_equal(model(X, a=A[:, :0], b=B[:0])[0], X @ W)
+        np.testing.assert_array_equal(model(X[:0], a=A, b=B)[0], np.zeros((0, 3)))
 
 
 def test_constants_stay_constants() -> None:

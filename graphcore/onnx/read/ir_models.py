@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graphcore.errors import ModelError
@@ -13,7 +13,7 @@ from graphcore.onnx.read.reader import Opened, read
 from graphcore.types.dtypes import DType
 
 
-def from_ir(model: object, *, defaults: bool | Set[str] = False) -> Graph:
+def from_ir(model: object, *, defaults: bool | Iterable[str] = False) -> Graph:
     """Return the graph of an `onnx_ir.Model`; see `Graph.from_ir`."""
     ir = onnx_ir("from_ir")
     if not isinstance(model, ir.Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import graphlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 import onnx
@@ -57,7 +57,7 @@ class ModelContext:
         limits: Limits = USUAL,
         watch: Watch | None = None,
         custom_ops: Set[str] | None = None,
-        defaults: bool | Set[str] = False,
+        defaults: bool | Iterable[str] = False,
     ) -> None:
         self.limits = limits
         self.watch = watch or Watch(limits)
@@ -121,19 +121,20 @@ def overridable(proto: onnx.ModelProto) -> frozenset[str]:
     return frozenset(tensor.name for tensor in proto.graph.initializer if tensor.name in inputs) if inputs else _NONE
 
 
-def default_names(proto: onnx.ModelProto, requested: bool | Set[str]) -> frozenset[str]:
+def default_names(proto: onnx.ModelProto, requested: bool | Iterable[str]) -> frozenset[str]:
     """Return the names of the initializers that are defaults of inputs: the requested ones, or all if requested is True
     or graphcore wrote the model, which lists no others. Raises `ModelError` for the name of another value.
     """
     names = overridable(proto)
     if requested is True or (names and any(p.key.partition("#")[0] == notes.PROMOTION for p in proto.metadata_props)):
         return names
-    if unknown := sorted((requested or _NONE) - names):
+    chosen = frozenset([requested] if isinstance(requested, str) else requested or ())
+    if unknown := sorted(chosen - names):
         raise ModelError(
             f"load: {unknown[0]!r:.80} is not an initializer that is also an input, so it cannot be a default",
             help=f"those of the model: {', '.join(sorted(names)[:_MAX_NODES_IN_ERRORS]) or 'none'}",
         )
-    return frozenset(requested or ())
+    return chosen
 
 
 def constants_of(proto: onnx.ModelProto, defaults: Set[str]) -> dict[str, Type]:

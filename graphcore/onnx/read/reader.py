@@ -154,9 +154,13 @@ def load(
     """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
     labels = callable_labels(custom_ops)
     opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
-    names = defaults if isinstance(defaults, bool) else frozenset([defaults] if isinstance(defaults, str) else defaults)
     return read(
-        opened, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=labels, defaults=names
+        opened,
+        implicit_casts=implicit_casts,
+        promotion=promotion,
+        runtime=runtime,
+        custom_ops=labels,
+        defaults=defaults,
     )
 
 
@@ -167,7 +171,7 @@ def read(
     promotion: str | PromotionSystem | None = None,
     runtime: Callable[[], RuntimeOperators | None] = installed,
     custom_ops: Set[str] = frozenset(),
-    defaults: bool | Set[str] = False,
+    defaults: bool | Iterable[str] = False,
 ) -> Graph:
     """Return the graph of an opened model; see `load`. custom_ops: labels of those that may be called."""
     proto, large, name = opened.proto, opened.large, opened.name
