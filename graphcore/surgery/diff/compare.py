@@ -136,6 +136,8 @@ class _Comparison:
                 and not _same_initial(old_buffer.buffer.initial, new_buffer.buffer.initial)
             ):
                 details.append("another initial value")
+            if not _same_initial(old.defaults.get(symbol.name), new.defaults.get(partner.name)):
+                details.append("another default")
             if details:
                 self._inputs.append(EdgeChange("~", symbol.name, symbol.name, tuple(details)))
         for symbol in new.input_symbols:
@@ -322,7 +324,7 @@ def _dims_of(old: Type, new: Type) -> list[tuple[Dim, Dim]]:
 def _same_initial(old: Any, new: Any) -> bool:
     if old is None or new is None:
         return old is new
-    return old.dtype == new.dtype and distance(old, new).differing == 0
+    return old.dtype == new.dtype and old.shape == new.shape and distance(old, new).differing == 0
 
 
 def _unpaired_weight(kind: str, symbol: Symbol, place: str) -> WeightChange:
