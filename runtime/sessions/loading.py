@@ -228,7 +228,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
         graph = with_weights(graph, request.options.weights)
     plan = plan_load(graph, engine, request.options.prepack)
     # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
-    is_cached = warm is not None and not plan.sites and plan.openvino is None and not graph.defaults
+    is_cached = warm is not None and not plan.sites and plan.openvino is None
     cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None
 
     def again(source: Graph) -> Graph:

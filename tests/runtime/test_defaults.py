@@ -130,6 +130,13 @@ def test_state_of_the_graph_is_kept() -> None:
     assert graphs[2].defaults.keys() == {"a2", "b"}
     assert {n: v.dtype for n, v in graphs[3].defaults.items()} == dict.fromkeys("ab", np.dtype(np.float16))
     assert "input   a: float32[4, r] = float32[4, 0]" in str(g)
+    assert not g.diff(lora())
+    types = {s.name: s.type for s in g.inputs}
+    one, two, none = (Graph("g", types, defaults=d) for d in ({"a": A}, {"a": 2 * A}, {}))
+    for graph in (one, two, none):
+        graph.output(y=graph["x"] @ graph["a"])
+    assert "another default" in str(one.diff(two))
+    assert "another default" in str(one.diff(none))
     outer = Graph("outer", {"x": TensorType(DType.float32, ["n", 4])})
     outer.output(y=g(outer["x"]))
     np.testing.assert_array_equal(gc.InferenceSession().load(outer)(X)[0], X @ W)
@@ -243,13 +250,32 @@ def test_changed_file(tmp_path: Path) -> None:
 
 
 def test_cached(tmp_path: Path) -> None:
+    path, cache = tmp_path / "m.onnx", tmp_path / "cache"
+    g = Graph("g", {"x": TensorType(DType.float32, [2, 4]), "a": TensorType(DType.float32, [4, 3])}, defaults={"a": W})
+    g.output(y=g["x"] @ g["a"] + g.weight("large", np.ones((1000, 3), np.float32))[:2])
+    g.export(path, target="onnx")
+    session = gc.InferenceSession()
+    for source in (path, g, g.with_dims(), path):
+        for _ in range(2):
+            model = session.load(source, cache_dir=cache)
+            assert [*model.inputs.optional] == ["a"]
+            np.testing.assert_array_equal(model(X)[0], X @ W + 1)
+            np.testing.assert_array_equal(model(X, a=2 * W)[0], 2 * X @ W + 1)
+        assert model._load_full is not None  # from an entry
+    other = Graph("g", {s.name: s.type for s in g.inputs}, defaults={"a": 3 * W})
+    other.output(y=other["x"] @ other["a"] + other.weight("large", np.ones((1000, 3), np.float32))[:2])
+    np.testing.assert_array_equal(session.load(other, cache_dir=cache)(X)[0], 3 * X @ W + 1)
+
+
+def test_prepared(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     lora().export(path, target="onnx")
-    for _ in range(2):
-        model = gc.InferenceSession().load(path, cache_dir=tmp_path / "cache")
-        np.testing.assert_array_equal(model(X, a=A, b=B)[0], EXPECTED)
-        model = gc.InferenceSession().load(lora(), cache_dir=tmp_path / "cache")
-        np.testing.assert_array_equal(model(X, a=A, b=B)[0], EXPECTED)
+    session = gc.InferenceSession()
+    with patch("time.sleep", lambda seconds: None):
+        session.prepare(path)
+    model = session.load(path, prepared=True)
+    np.testing.assert_array_equal(model(X)[0], X @ W)
+    np.testing.assert_array_equal(model(X, a=A, b=B)[0], EXPECTED)
 
 
 def test_buffers() -> None:

@@ -203,8 +203,8 @@ def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
     description: list[Any] = [graph.name, graph.promotion.note, graph.strict]
     description += [sorted(graph.metadata.items()), sorted(graph.opsets.items()), open_expressions.state_of(graph)]
     description += [[s.id for s in graph.input_symbols], [(name, s.id) for name, s in graph.named_outputs]]
-    description.append(sorted(graph.watched))
-    arrays: list[Array] = []
+    description += [sorted(graph.watched), [*graph.defaults]]
+    arrays: list[Array] = [*graph.defaults.values()]
     for symbol in graph.symbols:
         type_ = symbol.type
         text = types.get(type_)

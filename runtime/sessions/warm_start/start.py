@@ -130,6 +130,7 @@ class WarmStart:
             "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
             "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
             "weights": [*weights],
+            "defaults": [*model._defaults],
             "optimised": cache.used,
             "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
@@ -144,13 +145,15 @@ class WarmStart:
 
 @dataclass(frozen=True, slots=True)
 class WarmEntry:
-    """The data from which a Model starts. weights: of the source, by their names in the optimised graph."""
+    """The data from which a Model starts. weights: of the source, by their names in the optimised graph. defaults: the
+    inputs that have one."""
 
     name: str
     inputs: dict[str, Type]
     outputs: dict[str, Type]
     optimised: CachedGraph
     weights: dict[str, Array]
+    defaults: list[str]
     buffers: tuple[ModelBuffer, ...]
     packing: dict[str, str]
     in_large_pages: bool
@@ -176,7 +179,15 @@ def started(source: Source, starter: SessionStarter) -> Model | None:
             )
             return session, (entry.weights, shared)
 
-        return Model(entry.name, start, entry.inputs, entry.outputs, buffers=entry.buffers, load_full=source.again)
+        return Model(
+            entry.name,
+            start,
+            entry.inputs,
+            entry.outputs,
+            buffers=entry.buffers,
+            load_full=source.again,
+            defaults=dict.fromkeys(entry.defaults),
+        )
     except Exception:  # any fault of the entry
         return None
 
@@ -195,6 +206,7 @@ def _entry(source: Source) -> WarmEntry | None:
         {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
         optimised,
         source.arrays(entry["weights"]),
+        entry["defaults"],
         tuple(_buffer_from_json(buffer) for buffer in entry["buffers"]),
         entry["packing"],
         entry["in large pages"],
