@@ -101,13 +101,12 @@ class Feeds:
 
         Arrays with the dtypes and shapes of the last call, as most have, need only a quick check.
         """
+        feed = None if self._accepted is None else self._take_like_last(self._accepted, arrays, named)
+        if feed is not None:
+            return feed
         if self.optional or self.constants:
             return self._take_with_optional(arrays, named)
-        return self._take(arrays, named)
-
-    def _take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        feed = None if self._accepted is None else self._take_like_last(self._accepted, arrays, named)
-        return self._checked(self._in_order(arrays, named)) if feed is None else feed
+        return self._checked(self._in_order(arrays, named))
 
     def _take_with_optional(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the feed with the optional inputs that the call has."""
@@ -115,7 +114,8 @@ class Feeds:
         if overridden := frozenset(n for n in named.keys() & self.constants.keys() if named[n] is not None):
             raise Overrides(overridden)
         others = self.optional.keys() | self.constants.keys()
-        feed = self._take(arrays, {name: value for name, value in named.items() if name not in others})
+        feed = self._checked(self._in_order(arrays, {n: value for n, value in named.items() if n not in others}))
+        accepted, self._accepted = self._accepted, None
         leaves = [_Leaf(f"{self._kind} {n!r}", t, feed[n]) for n, t in self.types.items() if isinstance(t, TensorType)]
         for name, type_ in self.optional.items():
             if (value := named.get(name)) is not None:
@@ -125,6 +125,8 @@ class Feeds:
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
             raise NoElements
+        if len(feed) == len(self.types):
+            self._accepted = accepted
         return feed
 
     def optional_values(self, values: Mapping[str, Any], what: str) -> dict[str, Any]:

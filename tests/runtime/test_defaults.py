@@ -68,6 +68,34 @@ def test_omitted_and_given() -> None:
     assert model.inputs.optional == {"a": lora()["a"].type, "b": lora()["b"].type}
 
 
+def test_dims_of_defaults() -> None:
+    type_ = TensorType(DType.float32, ["n"])
+    g = Graph("g", {"x": type_, "a": type_}, defaults={"a": [5.0]})
+    g.output(y=g["x"] + g["a"])
+    model = gc.InferenceSession().load(g)
+    one, two = np.ones(1, np.float32), np.ones(2, np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(model(two, a=two)[0], [2, 2])
+        with pytest.raises(errors.FeedError, match="the default of input 'a' must be n, which is 2 in input 'x'"):
+            model(two)
+        np.testing.assert_array_equal(model(one)[0], [6])
+        np.testing.assert_array_equal(model({"x": one})[0], [6])
+        np.testing.assert_array_equal(model({"x": one, "a": one})[0], [2])
+
+
+def test_beside_an_absent_optional() -> None:
+    type_ = TensorType(DType.float32, [2])
+    g = Graph("g", {"x": type_, "y": gc.OptionalType(type_), "a": type_}, defaults={"a": [1.0, 1.0]})
+    (has_y,) = g.op("OptionalHasElement", [g["y"]])
+    g.output(sum=g["x"] + g["a"], has_y=has_y)
+    model = gc.InferenceSession().load(g)
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(model(x=x)[0], [2, 2])
+    np.testing.assert_array_equal(model(x=x, a=3 * x)[0], [4, 4])
+    with pytest.raises(errors.FeedError, match="there is no input 'z'"):
+        model(x=x, z=x)
+
+
 def test_not_folded() -> None:
     g = Graph("g", {"x": TensorType(DType.float32, [3]), "a": TensorType(DType.float32, [])}, defaults={"a": 0.0})
     g.output(y=g["x"] * g["a"] + ops.exp(g["a"]))
