@@ -116,12 +116,13 @@ class Feeds:
         others = self.optional.keys() | self.constants.keys()
         feed = self._checked(self._in_order(arrays, {n: value for n, value in named.items() if n not in others}))
         accepted, self._accepted = self._accepted, None
-        leaves = [_Leaf(f"{self._kind} {n!r}", t, feed[n]) for n, t in self.types.items() if isinstance(t, TensorType)]
+        tensors = [(name, type_) for name, type_ in self.types.items() if isinstance(type_, TensorType)]
+        leaves = [_TensorFeed(f"{self._kind} {name!r}", type_, feed[name]) for name, type_ in tensors]
         for name, type_ in self.optional.items():
             if (value := named.get(name)) is not None:
                 feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
             elif name in self._defaults and isinstance(type_, TensorType):
-                leaves.append(_Leaf(f"the default of {self._kind} {name!r}", type_, self._defaults[name]))
+                leaves.append(_TensorFeed(f"the default of {self._kind} {name!r}", type_, self._defaults[name]))
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
             raise NoElements
@@ -132,7 +133,7 @@ class Feeds:
     def optional_values(self, values: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Return checked values of optional inputs. what: has them, for errors. Raises `FeedError`."""
         types = {**self.optional, **self.constants}
-        leaves: list[_Leaf] = []
+        leaves: list[_TensorFeed] = []
         for name in values:
             if name not in types:
                 raise FeedError(
