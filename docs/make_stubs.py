@@ -1,4 +1,4 @@
-"""Write the typed stubs: of `ops` from the declarations, of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas.
+"""Write the typed stubs: of `ops` from the declarations, of `ops.onnx` and its modules from ONNX's schemas.
 
 Run it after declaring ops or an update of onnx.
 """
@@ -40,8 +40,19 @@ _Body: TypeAlias = Graph | Callable[..., Any]
 
 """
 
+_MODULES = {
+    "__init__.pyi": (
+        "",
+        "from graphcore.ops.onnx import ml as ml\nfrom graphcore.ops.onnx import preview as preview\n",
+    ),
+    "ml.pyi": ("ai.onnx.ml", ""),
+    "preview/__init__.pyi": ("ai.onnx.preview", "from graphcore.ops.onnx.preview import training as training\n"),
+    "preview/training.pyi": ("ai.onnx.preview.training", ""),
+}
+"""The domain of each stub, and its imports of other modules."""
+
 _UNUSED = "from graphcore.types.tensor_types import Type\n"
-"""The import that no operator of ai.onnx.ml needs."""
+"""The import that few operators need."""
 
 _TYPES: dict[int, str] = {
     KINDS.INT: "_I",
@@ -94,17 +105,15 @@ def _line(of: OperatorSpec, outputs: str, returned: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return the stubs by file name."""
-    main = [line for name in names("") for line in stub(entry(name))]
-    machine = [line for name in names("ai.onnx.ml") for line in stub(entry(name, "ai.onnx.ml"))]
-    imports, types = HEAD.split("from graphcore.types.dtypes")
-    types = f"from graphcore.types.dtypes{types}"
-    package = f"{imports}from graphcore.ops.onnx import ml as ml\n{types}{ALIASES}"
-    of_machine_learning = f"{imports}{types}{ALIASES}".replace(", overload", "").replace(_UNUSED, "")
-    return {
-        "__init__.pyi": package + "\n".join(main) + "\n",
-        "ml.pyi": of_machine_learning + "\n".join(machine) + "\n",
-    }
+    """Return the stubs of the modules of ONNX's domains, by file name."""
+    pages = {}
+    for name, (domain, module) in _MODULES.items():
+        lines = "\n".join(line for operator in names(domain) for line in stub(entry(operator, domain)))
+        head = HEAD.replace("from graphcore.types.dtypes", f"{module}from graphcore.types.dtypes")
+        head = head.replace(", overload", "") if "@overload" not in lines else head
+        head = head if ": Type" in lines else head.replace(_UNUSED, "")
+        pages[name] = f"{head}{ALIASES}{lines}\n"
+    return pages
 
 
 def package_pages() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, overload
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.onnx import ml as ml
+from graphcore.ops.onnx import preview as preview
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 
-def function(name: str, domain: str, module: str) -> Callable[..., Any]:
-    """Return the function of an operator. Raises `AttributeError` for an operator that the domain lacks."""
-    from graphcore.onnx.operators.calling import function as make_function  # imports onnx
+def namespace(module: str, domain: str, *others: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a module whose functions are the operators of a domain.
 
-    return make_function(name, domain, module)
+    others: further names of the module.
+    """
 
+    def get(name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from graphcore.onnx.operators.calling import function  # imports onnx
 
-def names(domain: str) -> list[str]:
-    """Return the names of the operators of a domain."""
-    from graphcore.onnx.schemas.catalogue import names as operator_names  # imports onnx
+        operator = function(name, domain, module)
+        setattr(sys.modules[module], name, operator)
+        return operator
 
-    return list(operator_names(domain))
+    def directory() -> list[str]:
+        from graphcore.onnx.schemas.catalogue import names  # imports onnx
+
+        return [*others, *names(domain)]
+
+    return get, directory

@@ -11,9 +11,8 @@ from onnx import helper
 
 import graphcore as gc
 from graphcore import Graph
-from graphcore.errors import ModelError
 from graphcore.onnx.versions import function_body
-from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, model_of, noise
+from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, noise
 
 
 def _shifted(x: Array, count: Array, remaining: bool) -> Array:
@@ -245,12 +244,6 @@ def test_flexible_attention_is_expanded(mask: bool) -> None:
     scores = feeds["q"].astype(F64) @ feeds["k"].swapaxes(-1, -2) / 2 * (0.5 if mask else 1)
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     np.testing.assert_allclose(y, powers / powers.sum(-1, keepdims=True) @ feeds["v"], rtol=1e-5, atol=1e-5)
-
-
-def test_the_gradient_is_an_error() -> None:
-    case = Case("Gradient", 1, [X], {"xs": ["x0"], "y": "x0"}, domain=TRAINING)
-    with pytest.raises(ModelError, match="Gradient of opset 1 of ai"):
-        Graph.load(model_of(case, True))
 
 
 def test_function_body_has_attributes_in_place() -> None:

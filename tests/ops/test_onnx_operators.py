@@ -30,7 +30,12 @@ ONNX = "1.23."
 """The version whose operators are counted and have stubs."""
 
 on: Any = onnx_ops  # for calls that type checkers refuse
-DOMAINS = {"": onnx_ops, "ai.onnx.ml": onnx_ops.ml}
+DOMAINS = {
+    "": onnx_ops,
+    "ai.onnx.ml": onnx_ops.ml,
+    "ai.onnx.preview": onnx_ops.preview,
+    "ai.onnx.preview.training": onnx_ops.preview.training,
+}
 EVERY = [(name, domain) for domain in DOMAINS for name in names(domain)]
 SCHEMAS = {(s.name, s.domain): s for s in onnx.defs.get_all_schemas()}
 
@@ -140,7 +145,8 @@ def test_stubs_are_those_of_the_schemas_when_made_anew() -> None:
     for name, page in runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["pages"]().items():
         assert (ROOT / "ops" / "onnx" / name).read_text() == page, "run python docs/make_stubs.py"
         assert page.count("\n") < 400
-        for operator in names("ai.onnx.ml" if name == "ml.pyi" else ""):
+        domain = f"ai.onnx.{name.removesuffix('.pyi').removesuffix('/__init__').replace('/', '.')}"
+        for operator in names("" if name == "__init__.pyi" else domain):
             assert f"\ndef {operator}(" in page
 
 

@@ -24,6 +24,7 @@ from graphcore.onnx.read.nodes import NodeReader
 from graphcore.onnx.read.statements import make_statements
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
 from graphcore.onnx.schemas.schemas import Parameter, element
+from graphcore.onnx.versions.adapters import UPDATES
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
 
@@ -134,6 +135,11 @@ def _count_results(
     """Return the number of results of the node; 0 if its bodies decide."""
     if outputs is not None or not spec.gives_list:
         return outputs or spec.least_results
+    if spec.op.name in UPDATES:
+        parts = UPDATES[spec.op.name][1]
+        return (len(inputs) - 2) // parts * (parts - 1)
+    if spec.op.name == "Gradient":
+        return len(attributes["xs"])
     if spec.op.name != "Split":
         return 0
     number = attributes.get("num_outputs")

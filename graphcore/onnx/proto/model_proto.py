@@ -321,7 +321,9 @@ def _encoded(name: str, value: Any) -> bytes:
     if isinstance(value, np.ndarray):
         return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
     if isinstance(value, Graph):
-        return _body(name, value, _NameScope())
+        outer = value.scope.outer
+        numbers = range(0 if outer is None else len(outer.symbols))
+        return _body(name, value, _NameScope(outer=[sized(outer_name(i).encode()) for i in numbers]))
     if isinstance(value, (TensorType, SequenceType, OptionalType, OpaqueType)):
         return head + block(14, encoded_type(value)) + _TYPE_PROTO
     if isinstance(value, (list, tuple)):
@@ -330,6 +332,11 @@ def _encoded(name: str, value: Any) -> bytes:
         f"attribute {name!r}: {value!r} has a type that ONNX attributes cannot have",
         help="give an int, float, str, array, Graph, or a list of them",
     )
+
+
+def outer_name(number: int) -> str:
+    """Return the name that a value of the outer graph, by its number, has in a body that is written alone."""
+    return f"outer/{number}"
 
 
 def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:

@@ -70,7 +70,20 @@ def read(
         element_types = [_element(s.type) if s is not None else OpaqueType() for s in inputs]
         body = read_body("body", protos["body"], element_types)
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
+    if op_type == "FlexAttention":
+        return None, {name: read_body(name, proto, [_scores(inputs, attributes)]) for name, proto in protos.items()}
     return None, {name: read_body(name, read, [OpaqueType()] * len(read.proto.input)) for name, read in protos.items()}
+
+
+def _scores(inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Type:
+    """Return the type of the scores of FlexAttention, of which queries and keys decide the shape."""
+    q, k = (None if s is None else s.type for s in inputs[:2])
+    if not isinstance(q, TensorType) or not isinstance(k, TensorType):
+        return OpaqueType()
+    dtype = DType.float64 if q.dtype is DType.float64 else DType.float32
+    are_known = q.shape.is_ranked and k.shape.is_ranked and len(q.shape) == len(k.shape) == 4
+    shape = _shape([*q.shape[:3], k.shape[2]]) if are_known else Shape.unknown()
+    return tensor_type(DType.of(attributes.get("softmax_precision", dtype)), shape)
 
 
 def _common_type(types: Sequence[Type], place: object) -> Type:

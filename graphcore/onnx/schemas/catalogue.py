@@ -71,7 +71,7 @@ class OperatorSpec:
     @property
     def label(self) -> str:
         """The name in errors."""
-        return f"onnx.ml.{self.op.name}" if self.domain else f"onnx.{self.op.name}"
+        return f"{self.domain.removeprefix('ai.') or 'onnx'}.{self.op.name}"
 
     @property
     def variadic(self) -> Parameter | None:
@@ -113,7 +113,7 @@ def entry(name: str, domain: str = "") -> OperatorSpec:
         similar = _near(name, names(domain))
         raise GraphError(
             f"onnx: {domain or 'ONNX'} has no operator {name!r}",
-            help=f"did you mean {similar}?" if similar else "dir(ops.onnx) and dir(ops.onnx.ml) list the operators",
+            help=f"did you mean {similar}?" if similar else "dir() of a module of ops.onnx lists its operators",
         )
     schema = onnx.defs.get_schema(name, domain=domain)
     version = schema.since_version if domain else onnx.defs.onnx_opset_version()

@@ -51,6 +51,8 @@ def infer_node(
         sizes: Has known values of operands.
     """
     outputs = [*proto.output]
+    if schema.name == "Gradient":  # ONNX does not infer it: a derivative has the type of its x
+        return [OpaqueType() if s is None else s.type for s in inputs[: len(outputs)]]
     shapes: Sequence[Shape] | None = None
     inferred_types: Sequence[Type] = ()
     if attributes is not None and schema.name in SHAPES and schema.domain in _RULE_DOMAINS:
@@ -266,13 +268,20 @@ def _infer(
 
 
 def _without(proto: onnx.NodeProto, inputs: Sequence[Symbol | None]) -> onnx.NodeProto:
-    """Return the node with empty names for the operands that are left out."""
-    if not any(name and s is None for name, s in zip(proto.input, inputs, strict=False)):
+    """Return the node with empty names for the operands that are left out, and without bodies that are not written."""
+    attributes = [a for a in proto.attribute if a.type != onnx.AttributeProto.GRAPH or a.g.ByteSize()]
+    is_whole = all(s is not None or not name for name, s in zip(proto.input, inputs, strict=False))
+    if is_whole and len(attributes) == len(proto.attribute):
         return proto
-    copied = onnx.NodeProto()
-    copied.CopyFrom(proto)
-    copied.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
-    return copied
+    names = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
+    return onnx.NodeProto(
+        op_type=proto.op_type,
+        domain=proto.domain,
+        input=names,
+        output=proto.output,
+        attribute=attributes,
+        name=proto.name,
+    )
 
 
 def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:

@@ -88,13 +88,13 @@ def _adam(step: _OptimizerStep, x: Symbol, gradient: Symbol, mean: Symbol, squar
 
 
 _Update = Callable[..., Sequence[Symbol]]
-_UPDATES: dict[str, tuple[_Update, int]] = {"Adagrad": (_adagrad, 3), "Momentum": (_momentum, 3), "Adam": (_adam, 4)}
+UPDATES: dict[str, tuple[_Update, int]] = {"Adagrad": (_adagrad, 3), "Momentum": (_momentum, 3), "Adam": (_adam, 4)}
 """The update of one tensor, and its number of operands per tensor: the tensor, its gradient and its state."""
 
 
 def optimizer(node: ReadNode) -> Converted:
     """Update all tensors; results have the order of operands, without the gradients."""
-    update, parts = _UPDATES[node.op_type]
+    update, parts = UPDATES[node.op_type]
     tensors = len(node.inputs) - 2
     if tensors % parts or len(node.types) != tensors // parts * (parts - 1):
         raise node.error(f"{tensors} tensors cannot be grouped by {parts}", "export the model again")
@@ -133,18 +133,6 @@ def trees(node: ReadNode) -> Converted:
     """Version 5 replaces these operators by a common one: the graph is written with version 4, which has them."""
     outermost(node.graph).opsets["ai.onnx.ml"] = 4
     return None
-
-
-def flexible(node: ReadNode) -> Converted:
-    """Expand FlexAttention with its bodies for scores and probabilities."""
-    for name, body in node.attributes.items():
-        if isinstance(body, Graph) and body.scope.captured:
-            raise node.error(f"{name} uses values of the outer graph", "make them constants of the body")
-    return expand_function(node)
-
-
-def gradient(node: ReadNode) -> Converted:
-    raise node.error("derivatives of a graph are not supported", "export the nodes of the gradient")
 
 
 # Operators of opsets 27 and 28 by those of opset 26.

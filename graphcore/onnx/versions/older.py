@@ -12,10 +12,10 @@ import onnx
 from graphcore.arrays import casting
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Captured, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import OPSET
-from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.proto.model_proto import attribute, outer_name
 from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.value_protos import encoded_type
 from graphcore.types.dtypes import DType
@@ -406,6 +406,10 @@ def expand_function(node: ReadNode) -> tuple[Symbol, ...]:
         )
     names: dict[str, Symbol | None] = dict.fromkeys(body.inputs)
     names.update(zip(body.inputs, node.inputs, strict=False))
+    for part in node.attributes.values():
+        captured = part.scope.captured.values() if isinstance(part, Graph) else ()
+        outer = [s.producer.symbol for s in captured if isinstance(s.producer, Captured)]
+        names.update({outer_name(symbol.id): symbol for symbol in outer})
     node.nested(body.nodes, names, body.version)
     symbols = [names.get(name) for name in body.outputs[: len(node.types)]]
     results = tuple(symbol for symbol in symbols if symbol is not None)

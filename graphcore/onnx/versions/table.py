@@ -63,12 +63,11 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "TreeEnsembleRegressor": {5: adapters.trees},
     },
     "ai.onnx.preview": {
-        "FlexAttention": {1: adapters.flexible},
+        "FlexAttention": {1: expand_function},
     },
     "ai.onnx.preview.training": {
         "Adagrad": {1: adapters.optimizer},
         "Adam": {1: adapters.optimizer},
-        "Gradient": {1: adapters.gradient},
         "Momentum": {1: adapters.optimizer},
     },
 }
@@ -147,14 +146,15 @@ OTHER_WORDS = """
     MaxUnpool@11 Mean@8 Min@8 NegativeLogLikelihoodLoss@13 NonMaxSuppression@11 Pad@19 ReduceL1@11 ReduceL2@11
     ReduceLogSum@11 ReduceLogSumExp@11 ReduceMax@11 ReduceMean@11 ReduceMin@11 ReduceProd@11 ReduceSum@11
     ReduceSumSquare@11 Resize@19 Scan@11 ScatterElements@18 ScatterND@18 Slice@11 Softmax@11 Split@11 Squeeze@11
-    Sum@8 Unsqueeze@11
+    Sum@8 Unsqueeze@11 ai.onnx.preview.training:Gradient@1
 """
 """The text was clarified. In particular:
 
 - negative axes are allowed since 11 nearly everywhere, and broadcasting since 8 in Max, Mean, Min and Sum;
 - ConvTranspose stated in one of two places that SAME_UPPER pads at the front; no implementation did;
 - modes were added to Pad (19) and Resize (19), reductions to ScatterElements and ScatterND (18);
-- the dtypes of statistics that BatchNormalization (15) allows were allowed before.
+- the dtypes of statistics that BatchNormalization (15) allows were allowed before;
+- Gradient has one version, and stays a node: its derivatives are those of the graph around it.
 """
 
 UNCHANGED: frozenset[str] = frozenset(f"{MORE_DTYPES} {FEWER_DTYPES} {MORE_OPTIONS} {OTHER_WORDS}".split())

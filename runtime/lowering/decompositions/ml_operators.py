@@ -44,7 +44,14 @@ def needs_replacement(op_type: str, operand: Type | None, result: Type | None) -
 
 
 def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
-    """Return the replacement of a node; None if the kernel computes the same."""
+    """Return the replacement of a node; None if the kernel computes the same. Raises `GraphError` for Gradient."""
+    if call.domain == "ai.onnx.preview.training":
+        raise GraphError(
+            f"{call.op}: no runtime computes it, since it stands for the derivatives of the nodes between "
+            f"{', '.join(call.attributes['xs'])} and {call.attributes['y']}",
+            operands={f"input {i}": str(s.type) for i, s in enumerate(call.inputs) if s is not None},
+            help="build the nodes of the derivatives, or export the graph with target='onnx' for a training tool",
+        )
     if call.domain != DOMAIN or not needs_replacement(call.op, call.inputs[0].type, call.types[0]):
         return None
     results = _ROWS[call.op][1](b, call)

@@ -298,12 +298,13 @@ def keeps_kernel(rules: Legality, op_type: str, dtype: DType, operand: Type | No
 
 
 def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Type | None) -> bool:
-    """Return True if an operator of ai.onnx.ml, or one of optionals, may be replaced independent of kernels.
+    """Return True if an operator of another domain of ONNX, or one of optionals, may be replaced regardless of kernels.
 
     operand, result: the types of the first ones.
     """
     if domain:
-        return domain == "ai.onnx.ml" and bool(_late("ml_operators.needs_replacement")(op_type, operand, result))
+        is_needed = domain == "ai.onnx.ml" and bool(_late("ml_operators.needs_replacement")(op_type, operand, result))
+        return is_needed or domain == "ai.onnx.preview.training"
     return op_type in _OF_OPTIONALS
 
 
