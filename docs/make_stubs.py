@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, entry, names, signature
+from graphcore.onnx.schemas.schemas import MICROSOFT
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / "ops" / "onnx"
@@ -72,15 +73,17 @@ def stub(of: OperatorSpec) -> list[str]:
     """Return the lines of an operator: one, or two overloads where further results are optional."""
     if of.gives_list:
         return [_line(of, "int | None = None", "list[Symbol]")]
+    many = ", ".join(["Symbol"] * of.least_results)
+    usual = "Symbol" if of.least_results == 1 else f"tuple[{many}]"
     if not of.takes_outputs:
-        many = ", ".join(["Symbol"] * of.least_results)
-        return [_line(of, "", "Symbol" if of.least_results == 1 else f"tuple[{many}]")]
+        return [_line(of, "", usual)]
     requested = _line(of, "int", "tuple[Symbol, ...]")
-    return ["@overload", _line(of, "None = None", "Symbol"), "@overload", requested]
+    return ["@overload", _line(of, "None = None", usual), "@overload", requested]
 
 
 def _line(of: OperatorSpec, outputs: str, returned: str) -> str:
     attributes = {a.name: a for a in of.attributes}
+    optional = {p.name for p in of.op.inputs if p.is_optional}
     parts: list[str] = []
     is_star = of.variadic is not None
     for name, parameter in signature(of).parameters.items():
@@ -94,7 +97,7 @@ def _line(of: OperatorSpec, outputs: str, returned: str) -> str:
             kind = _TYPES[attributes[name].kind]
             kind += " | None" if parameter.default is None and kind != "Any" else ""
         else:
-            kind = "_V" if parameter.default is parameter.empty else "_V | None"
+            kind = "_V | None" if name in optional else "_V"
         if name == "outputs":
             parts.append(f"{name}: {outputs}")
         elif parameter.default is parameter.empty:
@@ -116,12 +119,25 @@ def pages() -> dict[str, str]:
     return pages
 
 
+def microsoft_page() -> str:
+    """Return the stub of `ops.microsoft`: its declared operators, and those made from onnxruntime's schemas."""
+    from graphcore.ops import microsoft
+    from graphcore.ops.microsoft._declare import ROWS
+
+    modules = [(ROWS[name].op.__wrapped__.__module__, name) for name in microsoft.__all__]
+    imports = "".join(f"from {module} import {name} as {name}\n" for module, name in sorted(modules))
+    lines = "\n".join(line for name in names(MICROSOFT) for line in stub(entry(name, MICROSOFT)))
+    head = HEAD.replace("ONNX's schemas", "onnxruntime's schemas").replace(_UNUSED, "")
+    head = head.replace("from graphcore.types.dtypes", f"{imports}from graphcore.types.dtypes")
+    return f"{head}{ALIASES}__all__: list[str]\n\n{lines}\n"
+
+
 def package_pages() -> dict[str, str]:
     """Return the stubs that are made from the library's own functions, by path in the repository."""
     from docs.array_api_stubs import pages as array_api_pages
     from docs.op_stubs import page  # the ops, which the other stubs do not need
 
-    return {"ops/__init__.pyi": page(), **array_api_pages()}
+    return {"ops/__init__.pyi": page(), "ops/microsoft/__init__.pyi": microsoft_page(), **array_api_pages()}
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""Operators of onnxruntime's domain com.microsoft, declared as by `gc.custom_op`: docs/custom_ops.md.
+"""Operators of onnxruntime's domain com.microsoft: docs/custom_ops.md.
 
 `ops.microsoft.FusedMatMul(a, b, alpha=0.5)`: names of operators, operands and attributes are those of onnxruntime.
 Nodes of loaded models are typed by these declarations. An operator with a body runs in all its dtypes and on every
-provider; onnxruntime's kernel is used where it returns the same numbers.
+provider; onnxruntime's kernel is used where it returns the same numbers. Operators that are not declared here are made
+from onnxruntime's schemas at first use, as those of `ops.onnx`, and run where onnxruntime has a kernel.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from graphcore.ops.microsoft.products import (
     MatMulNBits,
     MoE,
     QMoE,
+    SparseToDenseMatMul,
 )
 from graphcore.ops.microsoft.quantized import (
     DequantizeLinear,
@@ -43,6 +45,7 @@ from graphcore.ops.microsoft.quantized import (
     QLinearSigmoid,
     QuantizeLinear,
 )
+from graphcore.ops.onnx._schemas import namespace
 
 __all__ = [
     "Attention",
@@ -75,6 +78,9 @@ __all__ = [
     "RotaryEmbedding",
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
+    "SparseToDenseMatMul",
     "TransposeMatMul",
     "Trilu",
 ]
+
+__getattr__, __dir__ = namespace(__name__, "com.microsoft", *__all__)

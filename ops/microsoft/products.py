@@ -261,6 +261,22 @@ def _one_or_row(x: Symbol) -> Symbol:
     return x.reshape(()) if x.rank == 1 and x.shape[0] == 1 else x
 
 
+@contrib(dtypes={"A B": "float32 float64 int32 int64 uint32 uint64"})
+def SparseToDenseMatMul(  # noqa: N802
+    A: Symbol, B: Symbol, *, alpha: float = 1.0, transA: bool = False, transB: bool = False
+) -> Symbol:
+    """alpha * A @ B of a sparse A, which is dense here.
+
+    Args:
+        A: [m, k], and B: [k, n]; transA, transB: swap their axes first.
+
+    Returns:
+        [m, n].
+    """
+    product = matmul(_transpose_operand(A, transA, False), _transpose_operand(B, transB, False))
+    return product if alpha == 1 else product * cast(alpha, product.dtype)
+
+
 # Operators without a body: only their types are declared
 
 _ONE = "float32"

@@ -364,9 +364,11 @@ _WRITERS = {
     ("", "ScatterElements"): {0: 0},
     ("", "TensorScatter"): {0: 0},
     ("com.microsoft", "GroupQueryAttention"): {1: 3, 2: 4},
+    ("com.microsoft", "SparseAttention"): {1: 3, 2: 4},
 }
 """Operators whose kernels copy an operand to a result, unless they share memory, and then change parts of it: the
-operand of each such result. Attention may share each cache or not, and does not copy a shared one."""
+operand of each such result. Attention may share each cache or not, and does not copy a shared one; SparseAttention
+requires shared ones."""
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Operators that read no elements."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ onnxruntime's own domains with operands of eight shapes, with and without odd at
 completed, and with constants, which took too long to complete: there may be more. ExpandDims on a constant axis ends
 1.27.0."""
 
+_REFUSAL = re.compile(r"\[(Shape|Type)InferenceError\][^\n]*")
+"""What onnxruntime says of operands that an operator does not take, in an error that may have other reasons."""
+
 _MAX_ANSWERS = 4096
 """Size of the cache of inferred types: most nodes are like others."""
 
@@ -35,6 +39,7 @@ class InstalledOperators:
         self._schemas: dict[tuple[str, str], list[Any]] = {}
         self._domains: set[str] = set()
         self._answers: dict[bytes, list[onnx.TypeProto | None] | None] = {}
+        self._reason = ""
         self._operators: dict[tuple[str, str, int], Operator | None] = {}
         try:
             from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -72,6 +77,14 @@ class InstalledOperators:
             self._answers[key] = self._infer(model)
         return self._answers[key]
 
+    def refusal(self, model: onnx.ModelProto) -> str:
+        """Return the reason why inference refuses a small model; "" if it does not, or if that cannot be asked."""
+        self._reason = ""
+        if not any(node.op_type in _CRASHING for node in model.graph.node):
+            self._describe_outputs(model)
+        match = _REFUSAL.search(self._reason)
+        return "" if match is None else match[0]
+
     def _infer(self, model: onnx.ModelProto) -> list[onnx.TypeProto | None] | None:
         outputs = self._describe_outputs(model)
         if outputs is None:
@@ -101,7 +114,8 @@ class InstalledOperators:
             session = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
-        except Exception:
+        except Exception as error:
+            self._reason = str(error)
             return None
         return list(session.get_outputs())
 

@@ -119,6 +119,16 @@ CASES: dict[str, Case] = {
     "BiasGelu": Case("BiasGelu", [real(4, 12, factor=4), ROW]),
     "BiasGelu extreme": Case("BiasGelu", [EXTREME, 0 * ROW]),
     "BiasAdd": Case("BiasAdd", [HIDDEN, real(16), HIDDEN], has_kernel=False, runs_alone=False),
+    "SparseToDenseMatMul": Case(
+        "SparseToDenseMatMul",
+        [real(3, 5), real(3, 4)],
+        {"alpha": 0.5, "transA": True},
+        has_kernel=False,
+        runs_alone=False,
+    ),
+    "SparseToDenseMatMul int32": Case(
+        "SparseToDenseMatMul", [whole(np.int32, 3, 5), whole(np.int32, 5, 4)], has_kernel=False, runs_alone=False
+    ),
     "FusedMatMul": Case("FusedMatMul", [SQUARE, SQUARE], {"alpha": 0.5, "transB": True}),
     "FusedMatMul float64": Case(
         "FusedMatMul", [SQUARE.astype(float), SQUARE.astype(float)], {"transA": True}, same=1e-15

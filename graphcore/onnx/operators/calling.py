@@ -23,7 +23,8 @@ from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.nodes import NodeReader
 from graphcore.onnx.read.statements import make_statements
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
-from graphcore.onnx.schemas.schemas import Parameter, element
+from graphcore.onnx.schemas.other_domains import refusal
+from graphcore.onnx.schemas.schemas import MICROSOFT, Parameter, element
 from graphcore.onnx.versions.adapters import UPDATES
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
@@ -365,7 +366,12 @@ class _Caller(NodeReader):
         """Emit a node on these operands and return its results."""
         (statement,) = make_statements([proto], self.versions)
         statement.label = self._of.label
-        return self._operator(statement, inputs)
+        results = self._operator(statement, inputs)
+        if self._of.domain == MICROSOFT:
+            reason = refusal(proto, inputs, self.versions, [s.type for s in results])
+            if reason:
+                raise ModelError(f"load: {statement}: {reason}", help="")
+        return results
 
     def body(self, name: str, read: object, types: Sequence[Type]) -> Graph:
         """See `NodeReader.body`: from the function or Graph passed under this name."""

@@ -13,7 +13,7 @@ import onnx
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.schemas.schemas import Operator, Parameter, operator
+from graphcore.onnx.schemas.schemas import MICROSOFT, Operator, Parameter, operator, recorded, recorded_operator
 
 KINDS = onnx.AttributeProto
 _WORDS: dict[int, str] = {
@@ -71,6 +71,8 @@ class OperatorSpec:
     @property
     def label(self) -> str:
         """The name in errors."""
+        if self.domain == MICROSOFT:
+            return f"{MICROSOFT}::{self.op.name}"
         return f"{self.domain.removeprefix('ai.') or 'onnx'}.{self.op.name}"
 
     @property
@@ -102,7 +104,12 @@ class OperatorSpec:
 
 @functools.cache
 def names(domain: str = "") -> tuple[str, ...]:
-    """Return the sorted names of a domain's operators, of all versions that the installed onnx has."""
+    """Return the sorted names of a domain's operators, of all versions that the installed onnx has.
+
+    Of com.microsoft: those of `recorded`. `ops.microsoft` declares the others.
+    """
+    if domain == MICROSOFT:
+        return tuple(recorded())
     return tuple(sorted({s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain}))
 
 
@@ -113,8 +120,16 @@ def entry(name: str, domain: str = "") -> OperatorSpec:
         similar = _near(name, names(domain))
         raise GraphError(
             f"onnx: {domain or 'ONNX'} has no operator {name!r}",
-            help=f"did you mean {similar}?" if similar else "dir() of a module of ops.onnx lists its operators",
+            help=f"did you mean {similar}?" if similar else "dir() of the module lists its operators",
         )
+    contributed = recorded_operator(domain, name)
+    if contributed is not None:
+        rows = recorded()[name]["attributes"].items()
+        attributes = [
+            Attribute(label, KINDS.AttributeType.Value(kind), default[0] if default else None, not default)
+            for label, (kind, *default) in sorted(rows, key=lambda row: (len(row[1]) > 1, row[0]))
+        ]
+        return OperatorSpec(domain, 1, False, contributed, tuple(attributes))
     schema = onnx.defs.get_schema(name, domain=domain)
     version = schema.since_version if domain else onnx.defs.onnx_opset_version()
     is_gone = schema.deprecated
@@ -158,11 +173,12 @@ def signature(spec: OperatorSpec) -> inspect.Signature:
 def _parameters(spec: OperatorSpec) -> list[inspect.Parameter]:
     kinds = inspect.Parameter
     parameters = []
-    for parameter in spec.op.inputs:
+    for position, parameter in enumerate(spec.op.inputs):
         if parameter.is_variadic:
             parameters.append(kinds(parameter.name, kinds.VAR_POSITIONAL))
-        else:
-            default = None if parameter.is_optional else kinds.empty
+        else:  # before a required operand, an optional one is passed as None
+            is_last = parameter.is_optional and all(p.is_optional or p.is_variadic for p in spec.op.inputs[position:])
+            default = None if is_last else kinds.empty
             parameters.append(kinds(parameter.name, kinds.POSITIONAL_OR_KEYWORD, default=default))
     for attribute in spec.attributes:
         default = kinds.empty if attribute.is_required else attribute.default
@@ -186,6 +202,9 @@ def doc(spec: OperatorSpec) -> str:
     op = spec.op
     what = f"operator of {spec.domain}" if spec.domain else "operator"
     lines = [f"ONNX's {what} {op.name}, as version {op.version} defines it.", ""]
+    if spec.domain == MICROSOFT:
+        releases = recorded()[op.name]["releases"]
+        lines = [f"onnxruntime's operator {op.name} of com.microsoft. Releases with a CPU kernel: {releases}.", ""]
     if spec.is_gone:
         lines += ["Newer versions of ONNX do not have it: the operators that replaced it are built.", ""]
     if op.inputs:
@@ -201,11 +220,13 @@ def doc(spec: OperatorSpec) -> str:
         lines.append("Types:")
     for name, allowed in variables.items():
         lines += textwrap.wrap(f"{name}: {types(allowed)}", 116, initial_indent="    ", subsequent_indent="        ")
-    page = f"onnx_{spec.domain.replace('.', '')}_{op.name}"
+    source = f"https://onnx.ai/onnx/operators/onnx_{spec.domain.replace('.', '')}_{op.name}.html"
+    if spec.domain == MICROSOFT:
+        source = f"https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#{spec.domain}.{op.name}"
     lines += [
         "Operands of one type variable are promoted to one dtype by the graph's promotion system.",
         "Raises `DTypeError` for dtypes that it does not accept, `ShapeError` for shapes, `GraphError` otherwise.",
-        f"https://onnx.ai/onnx/operators/{page}.html",
+        source,
     ]
     return "\n".join(lines)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import onnx
 
@@ -13,13 +13,13 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.proto.type_protos import proto_of, read_type, small_constants
-from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
-from graphcore.onnx.schemas.schemas import by_schema
+from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
+from graphcore.onnx.schemas.schemas import MICROSOFT, by_schema, recorded_operator
 from graphcore.operators import SHAPES
 from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import OpaqueType, Shape, TensorType, Type, _shape, tensor_type
 
 Inputs: TypeAlias = "Sequence[Symbol | None]"
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Inputs], list[Type] | None]"
@@ -28,7 +28,7 @@ _IR = 10
 _OPSETS = (17, 21)
 """The oldest and newest opset of models for the runtime's inference: those of the oldest supported onnxruntime."""
 
-MICROSOFT, BLOCKED = "com.microsoft", "com.microsoft.nchwc"
+BLOCKED = "com.microsoft.nchwc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,62 @@ def _fft_types(change: int) -> Rule:
     return rule
 
 
+DimsOf: TypeAlias = "Callable[[Any, Mapping[str, Any]], Sequence[Iterable[Dim] | None]]"
+"""(shapes of operands, None where the rank is unknown; attributes) -> the dims of results, None for unknown ones."""
+
+
+def _by_dims(dims_of: DimsOf, dtype: int | DType = 0) -> Rule:
+    """Return a rule by the dims of results. dtype: of the results, or the position of the operand that has it."""
+
+    def rule(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
+        attributes, _ = read_attributes(proto, _NOWHERE, proto.op_type)
+        types = [_ranked_operand(inputs, i) for i in range(16)]
+        element = dtype if isinstance(dtype, DType) else getattr(types[dtype], "dtype", None)
+        try:
+            dims = [*dims_of([None if t is None else t.shape for t in types], attributes)]
+        except (TypeError, IndexError):  # an operand without a known rank, or of another rank
+            return None
+        if element is None:
+            return None
+        dims += [None] * len(proto.output)
+        return [OpaqueType() if d is None else tensor_type(element, _shape(d)) for d in dims[: len(proto.output)]]
+
+    return rule
+
+
+def _state_of_convolution(s: Sequence[Shape | None], attributes: Mapping[str, Any]) -> Iterable[Dim] | None:
+    """Return the dims of the positions before the next one: of the state before, else of the default layout."""
+    x, weight, _, past = s[:4]
+    if past is not None or x is None or weight is None:
+        return past
+    if any(attributes.get(name) for name in ("channels_last", "state_length", "state_window")) or len(x) != 3:
+        return None
+    return [*x[:2], (weight[2] - 1) * attributes.get("dilation", 1)]
+
+
+_ANY = Dim.dynamic()
+
 RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "AttnLSTM"): Like("LSTM", (0, 1, 2)),
+    (MICROSOFT, "BifurcationDetector"): _by_dims(lambda s, attributes: [[_ANY], s[2]]),
     (MICROSOFT, "CDist"): _cdist_types,
+    (MICROSOFT, "CausalConvWithState"): _by_dims(lambda s, attributes: [s[0], _state_of_convolution(s, attributes)]),
     (MICROSOFT, "ComplexMul"): Like("Add", (0, 1)),
     (MICROSOFT, "ComplexMulConj"): Like("Add", (0, 1)),
+    (MICROSOFT, "ConvTransposeWithDynamicPads"): _by_dims(
+        lambda s, attributes: [[s[0][0], s[1][1] * attributes.get("group", 1), *[_ANY] * len(s[0][2:])]]
+    ),
+    (MICROSOFT, "CropAndResize"): _by_dims(lambda s, attributes: [[s[1][0], s[0][1], _ANY, _ANY]]),
+    (MICROSOFT, "DecoderMaskedMultiHeadAttention"): _by_dims(
+        lambda s, attributes: [None, s[5], s[6]] if attributes.get("past_present_share_buffer") else [None]
+    ),
     (MICROSOFT, "DynamicQuantizeLSTM"): Like("LSTM", (0, 1, 2)),
     (MICROSOFT, "ExpandDims"): _expand_dims_types,
+    (MICROSOFT, "GatedDeltaNet"): _by_dims(
+        lambda s, attributes: [None, s[6] or [_ANY, s[2][1], s[2][2], s[1][2]]], dtype=DType.float32
+    ),
     (MICROSOFT, "Irfft"): _fft_types(-1),
+    (MICROSOFT, "MatMulFpQ4"): _by_dims(lambda s, attributes: [[*s[0][:-1], _ANY]]),
     (MICROSOFT, "QGemm"): Like("Gemm", (0, 3, 6), dtype=8),
     (MICROSOFT, "QLinearAdd"): Like("Add", (0, 3)),
     (MICROSOFT, "QLinearAveragePool"): Like("AveragePool", unless="channels_last"),
@@ -148,6 +196,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "QLinearWhere"): Like("Where", (0, 1, 4), dtype=1),
     (MICROSOFT, "Rfft"): _fft_types(1),
     (MICROSOFT, "Tokenizer"): _tokenizer_types,
+    (MICROSOFT, "WordConvEmbedding"): _by_dims(lambda s, attributes: [[*s[0][:-1], s[1][0]]], dtype=1),
     (BLOCKED, "AveragePool"): Like("AveragePool"),
     (BLOCKED, "Conv"): Like("Conv", (0, 1)),
     (BLOCKED, "GlobalAveragePool"): Like("GlobalAveragePool"),
@@ -178,20 +227,29 @@ def infer_other_domain(
     rule = RULES.get((proto.domain, proto.op_type))
     if rule is not None:
         types = _fill_unknown(types, rule(proto, inputs))
-    operators = None if all(_is_known(t) for t in types) else runtime()
-    if operators is None:
+    if all(_is_known(t) for t in types):
         return types
-    model = _model_of_node(proto, inputs, versions)
-    inferred = None if model is None else operators.results(model)
+    operators = runtime()
+    model = None if operators is None else _model_of_node(proto, inputs, versions)
+    inferred = None if model is None or operators is None else operators.results(model)
     if inferred is not None:
         names = iter(inferred)
         protos = [next(names, None) if name else None for name in proto.output]
         types = _fill_unknown(types, [OpaqueType() if t is None else read_type(t) for t in protos])
-    operator = operators.operator(proto.domain, proto.op_type, versions.get(proto.domain, 1))
+    version = versions.get(proto.domain, 1)
+    operator = None if operators is None else operators.operator(proto.domain, proto.op_type, version)
+    operator = operator or recorded_operator(proto.domain, proto.op_type)
     if operator is None:
         return types
     bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := operator.input(i)) is not None}
     return _fill_unknown(types, [by_schema(operator, i, bound) for i in range(len(types))])
+
+
+def refusal(proto: onnx.NodeProto, inputs: Inputs, versions: Mapping[str, int], types: Sequence[Type]) -> str:
+    """Return the reason why the runtime refuses the operands of a node whose result types are not known, or ""."""
+    operators = None if all(_is_known(t) for t in types) else installed()
+    model = None if operators is None else _model_of_node(proto, inputs, versions)
+    return "" if model is None or operators is None else operators.refusal(model)
 
 
 def _is_known(type_: Type) -> bool:

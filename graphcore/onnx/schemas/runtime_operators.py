@@ -31,6 +31,9 @@ class RuntimeOperators(Protocol):
         An unknown type is None.
         """
 
+    def refusal(self, model: onnx.ModelProto) -> str:
+        """Return the reason why the runtime's inference rejects a model; "" if it does not."""
+
 
 _makers: list[Callable[[], RuntimeOperators]] = []
 _made: list[RuntimeOperators] = []

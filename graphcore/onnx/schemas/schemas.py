@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -126,6 +128,38 @@ def operator_of(schema: Any, formal: Callable[[Any], tuple[str, str, bool]]) -> 
         schema.min_output,
         schema.max_output,
     )
+
+
+MICROSOFT = "com.microsoft"
+
+
+@functools.cache
+def recorded() -> Mapping[str, Any]:
+    """Return the schemas of onnxruntime's operators that are called by schema, by name: tools/contrib_schemas.py."""
+    rows: dict[str, Any] = json.loads(Path(__file__).with_name("microsoft.json").read_text(encoding="utf-8"))
+    return rows
+
+
+@functools.cache
+def recorded_operator(domain: str, op_type: str) -> Operator | None:
+    """Return an operator of `recorded`; None for others."""
+    row = recorded().get(op_type) if domain == MICROSOFT else None
+    if row is None:
+        return None
+
+    def parameter(text: str) -> Parameter:
+        label, _, type_ = text.partition(": ")
+        allowed = frozenset(t if "(" in t else f"tensor({t})" for t in row["types"].get(type_, type_).split())
+        name = type_ if type_ in row["types"] else f"tensor({type_})"
+        kinds = label.endswith("?"), label.startswith("*"), not label.startswith("**")
+        return Parameter(label.strip("*?"), name, allowed, *kinds)
+
+    inputs, outputs = (tuple(map(parameter, row[key])) for key in ("inputs", "outputs"))
+    counts = []
+    for formals in (inputs, outputs):
+        least = max((i for i, p in enumerate(formals, 1) if not p.is_optional), default=0)
+        counts += [least, (1 << 31) - 1 if formals[-1].is_variadic else len(formals)]
+    return Operator(op_type, 1, inputs, outputs, *counts)
 
 
 _MAX_APPROVED = 10_000
