@@ -18,6 +18,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dtype
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.rewrite import with_names
 from graphcore.onnx.proto.model_proto import attribute as encode
 from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.schemas.catalogue import KINDS, Attribute, OperatorSpec
@@ -199,7 +200,7 @@ class BodyArgument:
         copied.build.outputs([(name, copied.symbols[s.id]) for name, s in graph.named_outputs])
         copied.scope.outer = self.graph
         copied.scope.is_finished = True
-        return copied
+        return with_names(copied)
 
 
 def settle_dtype(symbol: Symbol) -> Symbol:

@@ -376,6 +376,13 @@ class _Caller(NodeReader):
     def body(self, name: str, read: object, types: Sequence[Type]) -> Graph:
         """See `NodeReader.body`: from the function or Graph passed under this name."""
         argument = self._bodies[name]
+        if self._of.domain == MICROSOFT:  # onnxruntime decides which values it passes
+            if not isinstance(argument, Graph):
+                raise GraphError(
+                    f"{self._of.label}: {name} must be a Graph, got {type(argument).__name__}",
+                    help="build a Graph with the inputs and outputs that onnxruntime documents, by their names",
+                )
+            types = [s.type for s in argument.inputs]
         return BodyArgument(self._of.label, name, self.graph, self.depth).build(argument, types)
 
 

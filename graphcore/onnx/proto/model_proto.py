@@ -145,11 +145,14 @@ class _NameScope:
     """The prefix of the outer graph."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The notes of values, by name."""
+    is_named: bool = False
+    """True if inputs and outputs keep their names, by which an operator of the runtime knows them."""
 
-    def inside(self, graph: Graph, names: list[bytes]) -> _NameScope:
-        """Return the scope of a body of a node of `graph`, which has these names."""
-        prefix = self.prefix or _unused_prefix(graph.names.taken)
-        return _NameScope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
+    def inside(self, graph: Graph, names: list[bytes], domain: str) -> _NameScope:
+        """Return the scope of a body of a node of `graph`, which has these names. domain: of the node."""
+        prefix = f"{self.prefix or _unused_prefix(graph.names.taken)}{next(self.bodies)}/"
+        is_named = domain not in ONNX_DOMAINS
+        return _NameScope(self.external, prefix, names, self.bodies, self.prefix, is_named=is_named)
 
 
 def _unused_prefix(taken: Iterable[str]) -> str:
@@ -167,8 +170,12 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
         assert isinstance(symbol.producer, Captured)
         outer = symbol.producer.symbol  # an outer constant may be used only in bodies
         names[symbol.id] = scope.outer[outer.id] or _name_symbol(outer, scope.outer, scope.around)
-    chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     outputs = graph.outputs
+    inner = "" if scope.is_named else prefix
+    for symbol in (*graph.input_symbols, *outputs) if scope.is_named else ():
+        if not isinstance(symbol.producer, (Captured, Constant)):
+            _name_symbol(symbol, names)
+    chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     for symbol in outputs:
         names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in graph.symbols:
@@ -179,12 +186,12 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
                 content.insert(0, metadata(16, properties))
             chunks += nested(5, content)  # initializer
     for symbol in graph.input_symbols:
-        chunks.append(block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)))
+        chunks.append(block(11, value_info(f"{inner}{symbol.name}", symbol.type, noted)))
         if (default := graph.defaults.get(symbol.name)) is not None:  # initializer
             array = stored_default(default, symbol.type)
             chunks += nested(5, tensor(array, symbol.type.dtype, symbol.name, scope.external))
     for symbol in outputs:
-        value_prefix = "" if type(symbol.producer) is Captured else prefix
+        value_prefix = "" if type(symbol.producer) is Captured else inner
         chunks.append(block(12, value_info(f"{value_prefix}{symbol.name}", symbol.type, noted)))
     custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
     if custom:  # ONNX's inference finds all other types
@@ -216,7 +223,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
             cached = shared[operator] = stem, _tail(*operator)
         stem, tail = cached
         inputs, outputs = node.inputs, node.outputs
-        if len(inputs) != 2 or len(outputs) != 1 or node.attributes:
+        if len(inputs) != 2 or len(outputs) != 1 or node.attributes or scope.is_named:
             content = _node(node, names, tail, scope)
         else:  # most nodes: in a third of the time
             (lhs, rhs), (output,) = inputs, outputs
@@ -243,7 +250,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> byt
         # input
         parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in node.outputs:
-        parts += b"\x12", _name_symbol(symbol, names, prefix)  # output
+        parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, prefix)  # output
     if node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
     parts.append(tail)
@@ -255,7 +262,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> byt
             parts.append(metadata(9, {notes.NODE_ACCURACY: value}))
             continue
         if isinstance(value, Graph):
-            parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
+            parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names, node.domain))))
         else:
             parts.append(block(5, attribute(key, value)))
     return b"".join(parts)

@@ -10,8 +10,8 @@ import onnx
 from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.frozen import Attributes
-from graphcore.ir.symbol import Captured, Node, Symbol
+from graphcore.ir.state.frozen import Attributes, change
+from graphcore.ir.symbol import Captured, Input, Node, Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips
 from graphcore.onnx.proto.type_protos import join_types
@@ -72,7 +72,20 @@ def read(
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
     if op_type == "FlexAttention":
         return None, {name: read_body(name, proto, [_scores(inputs, attributes)]) for name, proto in protos.items()}
-    return None, {name: read_body(name, read, [OpaqueType()] * len(read.proto.input)) for name, read in protos.items()}
+    graphs = {name: read_body(name, read, [OpaqueType()] * len(read.proto.input)) for name, read in protos.items()}
+    for name, graph in graphs.items():
+        _name_interface(graph, protos[name].proto)
+    return None, graphs
+
+
+def _name_interface(graph: Graph, proto: onnx.GraphProto) -> None:
+    """Name the inputs and outputs of a body as in the file: the runtime's own operators know them by their names."""
+    taken = graph.names.taken
+    for infos, symbols in ((proto.input, graph.inputs), (proto.output, graph.outputs)):
+        for info, symbol in zip(infos, symbols, strict=False):
+            if symbol.given_name is None and isinstance(symbol.producer, (Input, Node)) and info.name not in taken:
+                change(symbol, given_name=info.name)
+                taken[info.name] = symbol
 
 
 def _scores(inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Type:

@@ -164,6 +164,7 @@ _ANY = Dim.dynamic()
 RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "AttnLSTM"): Like("LSTM", (0, 1, 2)),
     (MICROSOFT, "BifurcationDetector"): _by_dims(lambda s, attributes: [[_ANY], s[2]]),
+    (MICROSOFT, "BeamSearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY, _ANY]], DType.int32),
     (MICROSOFT, "CDist"): _cdist_types,
     (MICROSOFT, "CausalConvWithState"): _by_dims(lambda s, attributes: [s[0], _state_of_convolution(s, attributes)]),
     (MICROSOFT, "ComplexMul"): Like("Add", (0, 1)),
@@ -180,6 +181,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "GatedDeltaNet"): _by_dims(
         lambda s, attributes: [None, s[6] or [_ANY, s[2][1], s[2][2], s[1][2]]], dtype=DType.float32
     ),
+    (MICROSOFT, "GreedySearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY]], DType.int32),
     (MICROSOFT, "Irfft"): _fft_types(-1),
     (MICROSOFT, "MatMulFpQ4"): _by_dims(lambda s, attributes: [[*s[0][:-1], _ANY]]),
     (MICROSOFT, "QGemm"): Like("Gemm", (0, 3, 6), dtype=8),
@@ -195,7 +197,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "QLinearSoftmax"): Like("Identity"),
     (MICROSOFT, "QLinearWhere"): Like("Where", (0, 1, 4), dtype=1),
     (MICROSOFT, "Rfft"): _fft_types(1),
+    (MICROSOFT, "Sampling"): _by_dims(lambda s, attributes: [[s[0][0], _ANY]], DType.int32),
     (MICROSOFT, "Tokenizer"): _tokenizer_types,
+    (MICROSOFT, "WhisperBeamSearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY, _ANY]], DType.int32),
     (MICROSOFT, "WordConvEmbedding"): _by_dims(lambda s, attributes: [[*s[0][:-1], s[1][0]]], dtype=1),
     (BLOCKED, "AveragePool"): Like("AveragePool"),
     (BLOCKED, "Conv"): Like("Conv", (0, 1)),

@@ -1,0 +1,119 @@
+"""BeamSearch, GreedySearch and Sampling of com.microsoft: their decoders are graphs that keep the names of values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import Graph, TensorType, ops
+from graphcore.errors import GraphError
+from graphcore.ops import microsoft
+from tests.support.graphs import Array
+
+pytestmark = pytest.mark.releases
+
+WORDS, LENGTH = 7, 6
+TABLE = np.random.default_rng(1).normal(size=(WORDS, WORDS)).astype(np.float32)
+PROMPT = np.array([[1, 2], [3, 4]], np.int32)
+TOKENS = {"eos_token_id": WORDS - 1, "pad_token_id": 0, "vocab_size": WORDS}
+
+
+def decoder() -> Graph:
+    """A decoder of onnxruntime's form whose scores depend on the last token alone."""
+    ids = TensorType("int32", ["b", "s"])
+    graph = Graph(
+        "decoder",
+        {
+            "input_ids": ids,
+            "position_ids": ids,
+            "attention_mask": TensorType("int32", ["b", "t"]),
+            "past_0": TensorType("float32", [2, "b", 1, "p", 2]),
+        },
+    )
+    zeros = ops.gather(np.zeros((WORDS, 2), np.float32), graph[0]).unsqueeze(1)
+    present = ops.concat([graph["past_0"], ops.stack([zeros, zeros])], axis=3)
+    graph.output(logits=ops.gather(TABLE, graph[0]), present_0=present)
+    return graph
+
+
+def greedy() -> list[list[int]]:
+    rows = []
+    for row in PROMPT.tolist():
+        while len(row) < LENGTH:
+            is_done = WORDS - 1 in row
+            row.append(0 if is_done else int(TABLE[row[-1]].argmax()))
+        rows.append(row)
+    return rows
+
+
+def build(name: str) -> Graph:
+    graph = Graph("g", {"input_ids": TensorType("int32", ["b", "s"])})
+    x, length = graph[0], np.array([LENGTH], np.int32)
+    body: Any = {"decoder": decoder(), **TOKENS}
+    if name == "GreedySearch":
+        graph.output(y=microsoft.GreedySearch(x, length, **body))
+    elif name == "BeamSearch":
+        graph.output(y=microsoft.BeamSearch(x, length, [0], [1], [1], [1.0], **body))
+    else:
+        graph.output(y=microsoft.Sampling(x, length, top_p=0.01, **body))
+    return graph
+
+
+def bare(path: Path) -> Array:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"input_ids": PROMPT})[0])
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("name", ["GreedySearch", "BeamSearch", "Sampling"])
+def test_search_is_built_written_read_and_run(name: str, tmp_path: Path) -> None:
+    graph = build(name)
+    path, again = tmp_path / "g.onnx", tmp_path / "again.onnx"
+    graph.export(path)
+    alone = bare(path)
+    if name == "Sampling":  # draws from the few most likely tokens of its own generator
+        assert alone.shape == (2, LENGTH)
+    else:
+        assert alone.reshape(2, LENGTH).tolist() == greedy()
+    read = Graph.load(path)
+    assert str(read.outputs[0].type) == str(graph.outputs[0].type)
+    read.export(again)
+    np.testing.assert_array_equal(bare(again), alone)
+    for source in (graph, path, read):
+        np.testing.assert_array_equal(gc.InferenceSession().load(source).execute(PROMPT)[0], alone)
+
+
+def test_values_of_a_decoder_keep_their_names_beside_those_of_the_graph(tmp_path: Path) -> None:
+    build("GreedySearch").export(tmp_path / "g.onnx")
+    Graph.load(tmp_path / "g.onnx").export(tmp_path / "again.onnx")
+    for name in ("g.onnx", "again.onnx"):
+        (node,) = [n for n in onnx.load(tmp_path / name).graph.node if n.domain]
+        (body,) = [a.g for a in node.attribute if a.name == "decoder"]
+        assert [i.name for i in body.input] == ["input_ids", "position_ids", "attention_mask", "past_0"]
+        assert [o.name for o in body.output] == ["logits", "present_0"]
+
+
+def test_whisper_is_typed_and_written_with_its_graphs(tmp_path: Path) -> None:
+    graph = Graph("g", {"features": TensorType("float32", ["b", 80, 3000])})
+    more: Any = {"decoder": decoder(), "encoder": decoder(), **TOKENS}
+    y = microsoft.WhisperBeamSearch(graph[0], [LENGTH], None, [1], [1], **more)
+    assert str(y.type) == "int32[b, ?, ?]"
+    graph.output(y=y)
+    graph.export(tmp_path / "g.onnx")
+    (node,) = [n for n in Graph.load(tmp_path / "g.onnx").nodes if n.domain]
+    assert [s.name for s in node.attributes["encoder"].inputs][:2] == ["input_ids", "position_ids"]
+
+
+def test_decoder_must_be_a_graph() -> None:
+    graph = Graph("g", {"x": TensorType("int32", ["b", "s"])})
+    body: Any = {"decoder": lambda ids: ids, **TOKENS}
+    with pytest.raises(GraphError, match=r"com.microsoft::GreedySearch: decoder must be a Graph, got function"):
+        microsoft.GreedySearch(graph[0], [LENGTH], **body)
