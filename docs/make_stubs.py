@@ -137,7 +137,7 @@ def package_pages() -> dict[str, str]:
     from docs.array_api_stubs import pages as array_api_pages
     from docs.op_stubs import page  # the ops, which the other stubs do not need
 
-    return {"ops/__init__.pyi": page(), "ops/microsoft/__init__.pyi": microsoft_page(), **array_api_pages()}
+    return {"ops/__init__.pyi": page(), **array_api_pages(), "ops/microsoft/__init__.pyi": microsoft_page()}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from onnxruntime's schemas at first use, as those of `ops.onnx`, and run where o
 from __future__ import annotations
 
 from graphcore.ops.microsoft.attention import Attention, MultiHeadAttention, RotaryEmbedding
+from graphcore.ops.microsoft.experts import MoE, QMoE
 from graphcore.ops.microsoft.fused import (
     BiasAdd,
     BiasGelu,
@@ -32,8 +33,6 @@ from graphcore.ops.microsoft.products import (
     Inverse,
     MatMulIntegerToFloat,
     MatMulNBits,
-    MoE,
-    QMoE,
     SparseToDenseMatMul,
 )
 from graphcore.ops.microsoft.quantized import (

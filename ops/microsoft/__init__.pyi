@@ -10,6 +10,8 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.microsoft.attention import Attention as Attention
 from graphcore.ops.microsoft.attention import MultiHeadAttention as MultiHeadAttention
 from graphcore.ops.microsoft.attention import RotaryEmbedding as RotaryEmbedding
+from graphcore.ops.microsoft.experts import MoE as MoE
+from graphcore.ops.microsoft.experts import QMoE as QMoE
 from graphcore.ops.microsoft.fused import BiasAdd as BiasAdd
 from graphcore.ops.microsoft.fused import BiasGelu as BiasGelu
 from graphcore.ops.microsoft.fused import BiasSoftmax as BiasSoftmax
@@ -30,8 +32,6 @@ from graphcore.ops.microsoft.products import FusedMatMul as FusedMatMul
 from graphcore.ops.microsoft.products import Inverse as Inverse
 from graphcore.ops.microsoft.products import MatMulIntegerToFloat as MatMulIntegerToFloat
 from graphcore.ops.microsoft.products import MatMulNBits as MatMulNBits
-from graphcore.ops.microsoft.products import MoE as MoE
-from graphcore.ops.microsoft.products import QMoE as QMoE
 from graphcore.ops.microsoft.products import SparseToDenseMatMul as SparseToDenseMatMul
 from graphcore.ops.microsoft.quantized import DequantizeLinear as DequantizeLinear
 from graphcore.ops.microsoft.quantized import GatherBlockQuantized as GatherBlockQuantized

@@ -1,4 +1,4 @@
-"""Matrix products fused with scales, products of quantised weights, and mixtures of experts."""
+"""Matrix products fused with scales, products of quantised weights, and inverses."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import stack
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_vector, contrib, rounded_once, shape_at
+from graphcore.ops.matrices import columns_of, filled, stack_axes, substituted
+from graphcore.ops.microsoft._declare import (
+    BYTES,
+    FLOATS,
+    SINGLES,
+    check_vector,
+    contrib,
+    may_be,
+    rounded_once,
+    shape_at,
+)
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import cast
-from graphcore.types.dims import Dim
+from graphcore.ops.triangular import lu_factor
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -277,13 +288,9 @@ def SparseToDenseMatMul(  # noqa: N802
     return product if alpha == 1 else product * cast(alpha, product.dtype)
 
 
-# Operators without a body: only their types are declared
-
-_ONE = "float32"
-
-
-@contrib(dtypes={"X": "float16 float32 float64"}, kernels="float16 float32 float64", typed=True, note="typed only")
-def Inverse(X: TensorType) -> TensorType:  # noqa: N802
+@contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32 float64", note="float16 is rounded once")
+@rounded_once()
+def Inverse(X: Symbol) -> Symbol:  # noqa: N802
     """The inverse of square matrices.
 
     Args:
@@ -292,101 +299,9 @@ def Inverse(X: TensorType) -> TensorType:  # noqa: N802
     Returns:
         Its type.
     """
-    if X.shape.rank < 2 or (X.shape[-1].is_static and X.shape[-2].is_static and X.shape[-1] != X.shape[-2]):
+    if X.rank < 2 or not may_be(X.shape[-1], X.shape[-2]):
         raise ValueError(f"X must be square matrices, got shape {X.shape}")
-    return X
-
-
-@contrib(
-    dtypes={"input router_probs fc1_experts_weights fc1_experts_bias fc2_experts_weights fc2_experts_bias": _ONE},
-    kernels=_ONE,
-    typed=True,
-    note="typed only",
-)
-def MoE(  # noqa: N802
-    input: TensorType,
-    router_probs: TensorType,
-    fc1_experts_weights: TensorType,
-    fc1_experts_bias: TensorType | None,
-    fc2_experts_weights: TensorType,
-    fc2_experts_bias: TensorType | None = None,
-    fc3_experts_weights: TensorType | None = None,
-    fc3_experts_bias: TensorType | None = None,
-    *,
-    activation_alpha: float = 1.0,
-    activation_beta: float = 0.0,
-    activation_type: str = "relu",
-    k: int = 1,
-    normalize_routing_weights: bool = False,
-    swiglu_fusion: int = 0,
-    swiglu_limit: float | None = None,
-    use_sparse_mixer: bool = False,
-) -> TensorType:
-    """A mixture of experts.
-
-    Args:
-        input: [tokens, size] or [batch, positions, size]; router_probs: [tokens, experts].
-
-    Returns:
-        The type of input.
-    """
-    _check_router(input, router_probs)
-    return input
-
-
-@contrib(
-    dtypes={"input router_probs": "float16 float32", "fc1_experts_weights fc2_experts_weights": "uint8"},
-    kernels="float16 float32",
-    typed=True,
-    note="typed only",
-)
-def QMoE(  # noqa: N802
-    input: TensorType,
-    router_probs: TensorType,
-    fc1_experts_weights: TensorType,
-    fc1_scales: TensorType | None,
-    fc1_experts_bias: TensorType | None,
-    fc2_experts_weights: TensorType,
-    fc2_scales: TensorType | None = None,
-    fc2_experts_bias: TensorType | None = None,
-    fc3_experts_weights: TensorType | None = None,
-    fc3_scales: TensorType | None = None,
-    fc3_experts_bias: TensorType | None = None,
-    fc1_zero_points: TensorType | None = None,
-    fc2_zero_points: TensorType | None = None,
-    fc3_zero_points: TensorType | None = None,
-    router_weights: TensorType | None = None,
-    *,
-    accuracy_level: int = 0,
-    activation_alpha: float = 1.0,
-    activation_beta: float = 0.0,
-    activation_type: str = "relu",
-    block_size: int | None = None,
-    expert_weight_bits: int = 4,
-    k: int = 1,
-    normalize_routing_weights: bool = False,
-    quant_type: str = "int",
-    swiglu_fusion: int = 0,
-    swiglu_limit: float | None = None,
-    use_sparse_mixer: bool = False,
-    weights_prepacked: int = -1,
-) -> TensorType:
-    """A mixture of experts with quantised weights.
-
-    Args:
-        input: [tokens, size] or [batch, positions, size]; router_probs: [tokens, experts].
-
-    Returns:
-        The type of input.
-    """
-    _check_router(input, router_probs)
-    return input
-
-
-def _check_router(x: TensorType, router: TensorType) -> None:
-    if x.shape.rank not in (2, 3) or router.shape.rank != 2:
-        raise ValueError(f"input must have 2 or 3 axes and router_probs 2, got shapes {x.shape} and {router.shape}")
-    tokens = x.shape[0] if x.shape.rank == 2 else x.shape[0] * x.shape[1]
-    rows: Dim = router.shape[0]
-    if tokens.is_static and rows.is_static and tokens != rows:
-        raise ValueError(f"router_probs has {rows} rows for {tokens} tokens")
+    factors, order = lu_factor(X)
+    zeros = filled(factors, [*stack_axes(factors), -2, -1])
+    permutation = e.where(e.equal(columns_of(factors), order.unsqueeze(-1)), e.const(zeros, 1.0), zeros)
+    return substituted(factors, substituted(factors, permutation, lower=True, unit=True))

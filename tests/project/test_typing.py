@@ -23,7 +23,13 @@ from graphcore import ops
 from graphcore.build.declare import REGISTRY
 
 ROOT = Path(__file__).parents[2]
-STUBS = ("ops/__init__.pyi", "array_api/__init__.pyi", "array_api/fft.pyi", "array_api/linalg.pyi")
+STUBS = (
+    "ops/__init__.pyi",
+    "array_api/__init__.pyi",
+    "array_api/fft.pyi",
+    "array_api/linalg.pyi",
+    "ops/microsoft/__init__.pyi",
+)
 USER = ROOT / "tests" / "data" / "typing_user.py"
 PARTS = ("graphcore", "ops", "runtime", "models", "array_api", "src")
 """The folders of the repository that the package is made of."""

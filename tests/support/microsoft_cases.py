@@ -106,6 +106,34 @@ COS8, SIN8 = real(32, 8), real(32, 8)
 PROMPT = [GQ, GK, GV, None, None, int32([4, 4]), int32(5)]
 
 
+def mixture(rows: int, *, kinds: str = "", **attributes: Any) -> Case:
+    """Of MoE. rows: of fc1. kinds: "b" with biases, "3" with a third product."""
+    biases = [real(4, rows), real(4, 8), real(4, 6)] if "b" in kinds else [None] * 3
+    third = [real(4, 6, 8), biases[2]] if "3" in kinds else []
+    operands = [real(2, 3, 8), real(6, 4), real(4, rows, 8), biases[0], real(4, 8, 6), biases[1], *third]
+    is_gate = attributes.get("activation_type") in ("swiglu", "geglu")
+    has_kernel = not third and (not is_gate or attributes.get("swiglu_fusion") == 1)
+    return Case("MoE", operands, attributes, has_kernel=has_kernel, runs_alone=has_kernel)
+
+
+def packed_mixture(bits: int, blocks: int = 1, kinds: str = "", **attributes: Any) -> Case:
+    """Of QMoE. kinds: "z" with zero points, "w" with weights of the experts."""
+    is_gate = attributes.get("activation_type") == "swiglu"
+    operands: list[Array | None] = [real(5, 32), real(5, 4)]
+    zeros: list[Array | None] = []
+    for rows, columns in ((64 * (1 + is_gate), 32), (32, 64)):
+        axis = [4, rows] if blocks == 1 else [4, rows, columns // 32 * blocks]
+        operands += [whole(np.uint8, 4, rows, columns * bits // 8), abs(real(*axis, factor=0.05)), real(4, rows)]
+        zeros.append(whole(np.uint8, *axis[:-1], -(-axis[-1] * bits // 8)) if "z" in kinds else None)
+    if blocks > 1:
+        attributes["block_size"] = 32 // blocks
+    weights = abs(real(5, 4)) if "w" in kinds else None
+    operands += [None] * 3 + [*zeros, None, weights]
+    while operands[-1] is None:
+        operands.pop()
+    return Case("QMoE", operands, {"k": 2, "expert_weight_bits": bits, **attributes}, same=2e-6)
+
+
 def one(value: float) -> Array:
     return np.array(value, np.float32)
 
@@ -356,4 +384,26 @@ CASES: dict[str, Case] = {
         f"Trilu {d}": Case("Trilu", [(real(2, 4, 5) * 9).astype(d), np.array(1)], {"upper": False}, has_kernel=False)
         for d in ("float32", "float64", "int64")
     },
+}
+
+GATE = {"activation_type": "swiglu", "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 0.7}
+CASES |= {
+    "Inverse": Case("Inverse", [real(2, 4, 4)], same=2e-6),
+    "Inverse float64": Case("Inverse", [real(3, 3).astype(np.float64)], same=1e-14),
+    "MoE": mixture(6),
+    "MoE two": mixture(6, kinds="b", k=2, activation_type="silu"),
+    "MoE normalized": mixture(6, kinds="b", k=3, activation_type="gelu", normalize_routing_weights=True),
+    "MoE identity": mixture(6, k=4, activation_type="identity"),
+    "MoE swiglu": mixture(12, kinds="b", k=2, swiglu_fusion=1, **GATE),
+    "MoE swiglu in halves": mixture(12, kinds="b", k=2, swiglu_fusion=2, **GATE),
+    "MoE swiglu of two": mixture(6, kinds="b3", k=2, **GATE),
+    "MoE silu of two": mixture(6, kinds="b3", k=2, activation_type="silu"),
+    **{
+        f"QMoE {bits} {kinds}": packed_mixture(bits, kinds=kinds, activation_type="relu")
+        for bits in (2, 4, 8)
+        for kinds in ("", "z", "w")
+    },
+    "QMoE blocks": packed_mixture(4, 2, "z", activation_type="silu"),
+    "QMoE blocks of 8 bits": packed_mixture(8, 2, activation_type="silu"),
+    "QMoE swiglu": packed_mixture(4, 1, "zw", swiglu_fusion=1, normalize_routing_weights=True, **GATE),
 }
