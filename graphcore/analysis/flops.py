@@ -14,7 +14,8 @@ from graphcore.ir.definitions import Definition, definition_of, dims_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Input, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.schemas.other_domains import BLOCKED, MICROSOFT
+from graphcore.onnx.schemas.other_domains import BLOCKED
+from graphcore.onnx.schemas.schemas import MICROSOFT
 from graphcore.types.dims import Dim
 
 _MICROSOFT = frozenset({MICROSOFT, BLOCKED})

@@ -82,7 +82,8 @@ def MoE(  # noqa: N802
         The type of input.
     """
     _check(input, router_probs, use_sparse_mixer)
-    at, shares = _chosen(router_probs, softmax(router_probs), k)
+    _, at = top_k(router_probs, k)
+    shares = take_along_axis(softmax(router_probs), at)
     weights = fc1_experts_weights, fc2_experts_weights, fc3_experts_weights
     biases = fc1_experts_bias, fc2_experts_bias, fc3_experts_bias
     activation = _Activation(activation_type, swiglu_fusion, activation_alpha, activation_beta, swiglu_limit)
@@ -162,7 +163,8 @@ def QMoE(  # noqa: N802
         (fc3_experts_weights, fc3_scales, fc3_zero_points),
     )
     weights = [None if w is None else _dequantized(w, s, zero, expert_weight_bits) for w, s, zero in parts]
-    at, shares = _chosen(router_probs, softmax(router_probs) if router_weights is None else router_weights, k)
+    _, at = top_k(router_probs, k)
+    shares = take_along_axis(softmax(router_probs) if router_weights is None else router_weights, at)
     if router_weights is None or normalize_routing_weights:
         shares = _normalized(shares)
     biases = fc1_experts_bias, fc2_experts_bias, fc3_experts_bias
@@ -217,12 +219,6 @@ def _check(x: Symbol, router: Symbol, is_sparse: bool) -> None:
         raise ValueError(f"router_probs has {rows} rows for {tokens} tokens")
     if is_sparse:
         raise ValueError("use_sparse_mixer is not supported: only the kernel of CUDA has it, and the CPU's ignores it")
-
-
-def _chosen(router: Symbol, shares: Symbol, k: int) -> tuple[Symbol, Symbol]:
-    """Return the positions of the k experts of each row, and their shares: [tokens, k]."""
-    _, at = top_k(router, k)
-    return at, take_along_axis(shares, at)
 
 
 def _normalized(shares: Symbol) -> Symbol:

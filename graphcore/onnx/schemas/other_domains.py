@@ -85,20 +85,6 @@ def _ranked_operand(inputs: Inputs, position: int) -> TensorType | None:
     return symbol.type
 
 
-def _tokenizer_types(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
-    """Tokenizer: each string becomes a row of tokens, padded to the longest row."""
-    x = _ranked_operand(inputs, 0)
-    return None if x is None else [tensor_type(x.dtype, _shape([*x.shape, Dim.dynamic()]))]
-
-
-def _cdist_types(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
-    """CDist: [m, k] and [n, k] give [m, n]."""
-    a, b = _ranked_operand(inputs, 0), _ranked_operand(inputs, 1)
-    if a is None or b is None or len(a.shape) != 2 or len(b.shape) != 2:
-        return None
-    return [tensor_type(a.dtype, _shape([a.shape[0], b.shape[0]]))]
-
-
 def _expand_dims_types(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
     """ExpandDims: insert an axis of length 1, at a position that is known if it is constant."""
     x = _ranked_operand(inputs, 0)
@@ -112,20 +98,6 @@ def _expand_dims_types(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | No
     return [tensor_type(x.dtype, _shape([*x.shape[:place], Dim(1), *x.shape[place:]]))]
 
 
-def _fft_types(change: int) -> Rule:
-    """Rfft, Irfft: add or remove a last axis of 2 (real, imaginary); the axis before it changes its length."""
-
-    def rule(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
-        x = _ranked_operand(inputs, 0)
-        if x is None or len(x.shape) + change < 1:
-            return None
-        head = list(x.shape)[: -1 if change > 0 else -2]
-        tail = [Dim.dynamic(), Dim(2)] if change > 0 else [Dim.dynamic()]
-        return [tensor_type(x.dtype, _shape([*head, *tail]))]
-
-    return rule
-
-
 DimsOf: TypeAlias = "Callable[[Any, Mapping[str, Any]], Sequence[Iterable[Dim] | None]]"
 """(shapes of operands, None where the rank is unknown; attributes) -> the dims of results, None for unknown ones."""
 
@@ -135,7 +107,7 @@ def _by_dims(dims_of: DimsOf, dtype: int | DType = 0) -> Rule:
 
     def rule(proto: onnx.NodeProto, inputs: Inputs) -> list[Type] | None:
         attributes, _ = read_attributes(proto, _NOWHERE, proto.op_type)
-        types = [_ranked_operand(inputs, i) for i in range(16)]
+        types = [_ranked_operand(inputs, i) for i in range(16)]  # as many as a rule may name
         element = dtype if isinstance(dtype, DType) else getattr(types[dtype], "dtype", None)
         try:
             dims = [*dims_of([None if t is None else t.shape for t in types], attributes)]
@@ -165,7 +137,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "AttnLSTM"): Like("LSTM", (0, 1, 2)),
     (MICROSOFT, "BifurcationDetector"): _by_dims(lambda s, attributes: [[_ANY], s[2]]),
     (MICROSOFT, "BeamSearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY, _ANY]], DType.int32),
-    (MICROSOFT, "CDist"): _cdist_types,
+    (MICROSOFT, "CDist"): _by_dims(lambda s, attributes: [[s[0][0], s[1][0]]]),
     (MICROSOFT, "CausalConvWithState"): _by_dims(lambda s, attributes: [s[0], _state_of_convolution(s, attributes)]),
     (MICROSOFT, "ComplexMul"): Like("Add", (0, 1)),
     (MICROSOFT, "ComplexMulConj"): Like("Add", (0, 1)),
@@ -182,7 +154,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
         lambda s, attributes: [None, s[6] or [_ANY, s[2][1], s[2][2], s[1][2]]], dtype=DType.float32
     ),
     (MICROSOFT, "GreedySearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY]], DType.int32),
-    (MICROSOFT, "Irfft"): _fft_types(-1),
+    (MICROSOFT, "Irfft"): _by_dims(lambda s, attributes: [[*s[0][:-2], _ANY]]),
     (MICROSOFT, "MatMulFpQ4"): _by_dims(lambda s, attributes: [[*s[0][:-1], _ANY]]),
     (MICROSOFT, "MoE"): Like("Identity"),
     (MICROSOFT, "QGemm"): Like("Gemm", (0, 3, 6), dtype=8),
@@ -198,9 +170,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "QLinearSoftmax"): Like("Identity"),
     (MICROSOFT, "QLinearWhere"): Like("Where", (0, 1, 4), dtype=1),
     (MICROSOFT, "QMoE"): Like("Identity"),
-    (MICROSOFT, "Rfft"): _fft_types(1),
+    (MICROSOFT, "Rfft"): _by_dims(lambda s, attributes: [[*s[0][:-1], _ANY, Dim(2)]]),
     (MICROSOFT, "Sampling"): _by_dims(lambda s, attributes: [[s[0][0], _ANY]], DType.int32),
-    (MICROSOFT, "Tokenizer"): _tokenizer_types,
+    (MICROSOFT, "Tokenizer"): _by_dims(lambda s, attributes: [[*s[0], _ANY]]),
     (MICROSOFT, "WhisperBeamSearch"): _by_dims(lambda s, attributes: [[s[0][0], _ANY, _ANY]], DType.int32),
     (MICROSOFT, "WordConvEmbedding"): _by_dims(lambda s, attributes: [[*s[0][:-1], s[1][0]]], dtype=1),
     (BLOCKED, "AveragePool"): Like("AveragePool"),
