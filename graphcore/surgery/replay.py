@@ -388,6 +388,8 @@ class Replay(Rewrite):
         inner = Replay(old, new, self.what, self.policy, dims=self._dims, outer=self)
         for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
             inner.bind(symbol, new_input, is_altered=new_input.type != self.type_of(symbol))
+            if symbol.given_name is not None:
+                new.names.rename(new_input, symbol.given_name)
         for symbol in old.input_symbols:
             inner.settle(symbol)
         inner.make_all()

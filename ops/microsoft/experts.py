@@ -87,7 +87,8 @@ def MoE(  # noqa: N802
     weights = fc1_experts_weights, fc2_experts_weights, fc3_experts_weights
     biases = fc1_experts_bias, fc2_experts_bias, fc3_experts_bias
     activation = _Activation(activation_type, swiglu_fusion, activation_alpha, activation_beta, swiglu_limit)
-    shares = _normalized(shares) if normalize_routing_weights else shares
+    if normalize_routing_weights:
+        shares = shares / shares.sum(axis=-1, keepdims=True)
     return _mixed(input, at, shares, weights, biases, activation)
 
 
@@ -166,7 +167,7 @@ def QMoE(  # noqa: N802
     _, at = top_k(router_probs, k)
     shares = take_along_axis(softmax(router_probs) if router_weights is None else router_weights, at)
     if router_weights is None or normalize_routing_weights:
-        shares = _normalized(shares)
+        shares = shares / shares.sum(axis=-1, keepdims=True)
     biases = fc1_experts_bias, fc2_experts_bias, fc3_experts_bias
     activation = _Activation(activation_type, swiglu_fusion, activation_alpha, activation_beta, swiglu_limit)
     return _mixed(input, at, shares, weights, biases, activation)
@@ -219,10 +220,6 @@ def _check(x: Symbol, router: Symbol, is_sparse: bool) -> None:
         raise ValueError(f"router_probs has {rows} rows for {tokens} tokens")
     if is_sparse:
         raise ValueError("use_sparse_mixer is not supported: only the kernel of CUDA has it, and the CPU's ignores it")
-
-
-def _normalized(shares: Symbol) -> Symbol:
-    return shares / shares.sum(axis=-1, keepdims=True)
 
 
 def _mixed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,20 @@ def test_values_of_a_decoder_keep_their_names_beside_those_of_the_graph(tmp_path
         (body,) = [a.g for a in node.attribute if a.name == "decoder"]
         assert [i.name for i in body.input] == ["input_ids", "position_ids", "attention_mask", "past_0"]
         assert [o.name for o in body.output] == ["logits", "present_0"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph: graph.with_dims(b=2),
+        lambda graph: graph.extract(outputs=["y"]),
+        lambda graph: graph.optimize(),
+        lambda graph: pickle.loads(pickle.dumps(graph)),
+    ],
+)
+def test_decoder_keeps_its_names_where_a_graph_is_made_of_another(change: Any, tmp_path: Path) -> None:
+    change(build("GreedySearch")).export(tmp_path / "g.onnx")
+    assert bare(tmp_path / "g.onnx").tolist() == greedy()
 
 
 def test_whisper_is_typed_and_written_with_its_graphs(tmp_path: Path) -> None:
