@@ -14,7 +14,7 @@ from tests.support.operators.cells import DRAWN, NEAR, NOT_LOWERED, NOT_RUN, OF_
 INTRODUCTION = """\
 # ONNX operators and dtypes
 
-Every operator of ONNX and of ai.onnx.ml that onnx 1.23 defines, called as `ops.onnx.<Operator>` and
+Every operator of ONNX, ai.onnx.ml and the preview domains that onnx 1.23 defines, called as `ops.onnx.<Operator>` or
 `ops.onnx.ml.<Operator>` on operands of each dtype: built and typed, lowered for the CPU provider, and run.
 `tests/ops/test_operator_table.py` builds and lowers every cell anew, runs every one that is said to run, and compares
 with ONNX's own evaluator, or with a formula where that has none: {run} of {built} cells that are built are run, all
@@ -43,6 +43,7 @@ _FAMILIES = {
     "math": "Mathematics", "nn": "Networks", "object_detection": "Detection", "optional": "Optionals",
     "quantization": "Quantisation", "reduction": "Reductions", "rnn": "Recurrent networks", "sequence": "Lists",
     "tensor": "Tensors", "text": "Text", "traditionalml": "ai.onnx.ml",
+    "preview": "ai.onnx.preview", "training": "ai.onnx.preview.training",
 }  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def _row(domain: str, name: str) -> tuple[list[int], str]:
     ran = [f"`{dtype}`" for dtype in FURTHER if results[dtype][0] == "run"]
     further = "all" if len(ran) == len(FURTHER) else ", ".join(ran) or "-"
     result = "drawn" if name in DRAWN else "near" if name in NEAR else "exact"
-    label = f"`ml.{name}`" if domain else f"`{name}`"
+    label = f"`{domain.removeprefix('ai.onnx.')}.{name}`" if domain else f"`{name}`"
     shown = [label, result, " / ".join(map(str, counts)), *cells, further]
     if name in MAPS:
         shown = [label, "-", "0 / 0 / 0", *["map"] * len(DTYPES), "map"]

@@ -68,12 +68,9 @@ def MoE(  # noqa: N802
     Args:
         input: [tokens, size] or [batch, positions, size].
         router_probs: [tokens, experts], before the softmax.
-        fc1_experts_weights: [experts, inner, size], or [experts, 2 * inner, size] for fused gates.
-        fc1_experts_bias: [experts, inner], or twice as many for fused gates.
-        fc2_experts_weights: [experts, size, inner].
-        fc2_experts_bias: [experts, size].
+        fc1_experts_weights: [experts, inner, size], or [experts, 2 * inner, size] for fused gates; biases lack size.
+        fc2_experts_weights: [experts, size, inner], with a bias of [experts, size].
         fc3_experts_weights: [experts, inner, size]: multiplies the activation, or is the second part of a gate.
-        fc3_experts_bias: [experts, inner].
         activation_type: "relu", "relu2", "gelu" (with tanh), "silu", "identity"; or a gate, "swiglu" or "geglu".
         normalize_routing_weights: Divide the weights of the k experts by their sum.
         swiglu_fusion: 1 for the two parts of a gate in alternate rows, 2 for halves, 0 for fc1 and fc3.
@@ -226,16 +223,14 @@ def _mixed(
     x: Symbol,
     at: Symbol,
     shares: Symbol,
-    weights: Sequence[Symbol | None],
+    weights: Sequence[Any],
     biases: Sequence[Symbol | None],
     activation: _Activation,
 ) -> Symbol:
     """Return the experts of each row, which are computed for all rows, by their shares."""
     rows = x if x.rank == 2 else x.reshape(-1, x.shape[-1])
     first, second, third = weights
-    assert first is not None
     inner = activation(_product(rows, first, biases[0]), None if third is None else _product(rows, third, biases[2]))
-    assert second is not None
     results = _product(inner, second, biases[1])
     hot = one_hot(at, first.shape[0], dtype=DType.float32)
     mixing = permute((hot * shares.unsqueeze(-1)).sum(axis=-2), [1, 0]).unsqueeze(-1)

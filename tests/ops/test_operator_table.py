@@ -38,7 +38,9 @@ def test_page_has_every_operator_and_no_empty_cell() -> None:
     rows = [line for line in (ROOT / "docs" / "operators.md").read_text().splitlines() if line.startswith("| `")]
     table = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.count("|") > 4]
     labels = [row[0].strip("`") for row in table]
-    assert sorted(labels) == sorted([*names(""), *(f"ml.{name}" for name in names(ML))])
+    domains = (ML, "ai.onnx.preview", "ai.onnx.preview.training")
+    others = [f"{domain.removeprefix('ai.onnx.')}.{name}" for domain in domains for name in names(domain)]
+    assert sorted(labels) == sorted([*names(""), *others])
     assert {len(row) for row in table} == {len(DTYPES) + 4}
     assert all(cell for row in table for cell in row)
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.errors import GraphError, ShapeError
+from graphcore.errors import DTypeError, GraphError, ShapeError
 from tests.support.graphs import Array, run
 
 RNG = np.random.default_rng(5)
@@ -107,6 +107,10 @@ STEPS: dict[str, tuple[Any, Any, dict[str, Any], list[Array]]] = {
         {"norm_coefficient": 0.1, "norm_coefficient_post": 0.2, "epsilon": 1e-3},
         [X, G, S, H],
     ),
+    "Adagrad with the default epsilon": (
+        TRAINING.Adagrad, lambda r, t, x, g, h: (x - r * g / (np.sqrt(h + g * g) + 1e-6), h + g * g), {},
+        [X, G * 0 + np.float32(1e-6), S * 0],
+    ),
 }  # fmt: skip
 
 
@@ -150,6 +154,12 @@ def test_gradient_is_built_read_and_written_but_not_run(tmp_path: Path) -> None:
     for unrunnable in (graph, read):
         with pytest.raises(GraphError, match=expected):
             gc.InferenceSession().load(unrunnable)
+
+
+def test_gradient_is_of_floats() -> None:
+    (x,) = Graph("g", [TensorType("int64", [3])]).inputs
+    with pytest.raises(DTypeError, match=r"(?s)training\.Gradient: it does not take an x of int64\[3\]"):
+        TRAINING.Gradient(x, xs=["x"], y="y")
 
 
 def test_flex_attention_of_bfloat16_has_scores_of_float32() -> None:

@@ -116,7 +116,13 @@ def _built(proto: onnx.GraphProto, values: dict[str, Any]) -> list[Any]:
     return [values[o.name] for o in proto.output]
 
 
-_MODULES = {"": ops.onnx, "ai.onnx": ops.onnx, "ai.onnx.ml": ops.onnx.ml}
+_MODULES = {
+    "": ops.onnx,
+    "ai.onnx": ops.onnx,
+    "ai.onnx.ml": ops.onnx.ml,
+    "ai.onnx.preview": ops.onnx.preview,
+    "ai.onnx.preview.training": ops.onnx.preview.training,
+}
 
 
 def _attribute(attribute: onnx.AttributeProto, values: Mapping[str, Any]) -> Any:

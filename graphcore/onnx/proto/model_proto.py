@@ -202,8 +202,8 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
 
 
 def _is_custom(node: Node) -> bool:
-    """Return True if ONNX's inference does not know an operator: it is of another domain, and not a function."""
-    return node.domain not in ONNX_DOMAINS and definition_of(node) is None
+    """Return True if ONNX's inference does not know an operator: Gradient, or one of another domain, not a function."""
+    return (node.domain not in ONNX_DOMAINS or node.op_type == "Gradient") and definition_of(node) is None
 
 
 def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:

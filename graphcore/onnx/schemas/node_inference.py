@@ -52,7 +52,13 @@ def infer_node(
     """
     outputs = [*proto.output]
     if schema.name == "Gradient":  # ONNX does not infer it: a derivative has the type of its x
-        return [OpaqueType() if s is None else s.type for s in inputs[: len(outputs)]]
+        xs = [s for s in inputs[: len(outputs)] if s is not None]
+        if wrong := [s for s in xs if element(s.type) not in operator(schema).outputs[0].allowed]:
+            raise ModelError(
+                f"load: {place}: [TypeInferenceError] it does not take an x of {wrong[0].type}: derivatives are floats",
+                help="list only floats in xs, and the others in zs",
+            )
+        return [s.type for s in xs]
     shapes: Sequence[Shape] | None = None
     inferred_types: Sequence[Type] = ()
     if attributes is not None and schema.name in SHAPES and schema.domain in _RULE_DOMAINS:

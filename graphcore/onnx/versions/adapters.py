@@ -29,7 +29,7 @@ class _OptimizerStep:
     """The number of updates so far, a scalar."""
 
     def attribute(self, name: str, default: float = 0.0) -> Symbol:
-        return self.number(float(self.node.attributes.get(name, default)))
+        return self.number(float(np.float32(self.node.attributes.get(name, default))))
 
     def number(self, value: float) -> Symbol:
         return self.node.scalar(value, self.type.dtype)
@@ -53,7 +53,7 @@ def _adagrad(step: _OptimizerStep, x: Symbol, gradient: Symbol, squares: Symbol)
     slower = step("Add", step.number(1.0), step("Mul", step.count, step.attribute("decay_factor")))
     gradient = step.regular(x, gradient)
     squares = step("Add", squares, step("Mul", gradient, gradient))
-    size = step("Add", step("Sqrt", squares), step.attribute("epsilon"))
+    size = step("Add", step("Sqrt", squares), step.attribute("epsilon", 1e-6))
     moved = step("Div", step("Mul", step("Div", step.rate, slower), gradient), size)
     return step("Sub", x, moved), squares
 
@@ -75,7 +75,7 @@ def _adam(step: _OptimizerStep, x: Symbol, gradient: Symbol, mean: Symbol, squar
     mean = step("Add", step("Mul", alpha, mean), step("Mul", step("Sub", one, alpha), gradient))
     square = step("Mul", gradient, gradient)
     squares = step("Add", step("Mul", beta, squares), step("Mul", step("Sub", one, beta), square))
-    size = step("Add", step("Sqrt", squares), step.attribute("epsilon"))
+    size = step("Add", step("Sqrt", squares), step.attribute("epsilon", 1e-6))
     unbiased = step(
         "Div",
         step("Sqrt", step("Sub", one, step("Pow", beta, step.count))),
@@ -102,7 +102,7 @@ def optimizer(node: ReadNode) -> Converted:
     columns: list[list[Symbol]] = [[] for _ in range(parts - 1)]
     for i in range(count):
         operands = [node.operand(2 + i + count * part) for part in range(parts)]
-        type_ = node.tensor(2 + i)
+        type_ = tensor_type(node.tensor(2 + i).dtype.storage, node.tensor(2 + i).shape)
         scalars = (_scalar(node, position, type_.dtype) for position in (0, 1))
         for column, symbol in zip(columns, update(_OptimizerStep(node, type_, *scalars), *operands), strict=True):
             column.append(symbol)

@@ -138,6 +138,18 @@ _LEARNED: dict[str, tuple[Case, ...]] = {
     ),
 }  # fmt: skip
 
+_RATE, _COUNT = Operand((), (0.5,), DType.float32), Operand((), (2,), DType.int64)
+
+_PREVIEW: dict[str, tuple[Case, ...]] = {
+    "Adagrad": (_case(_RATE, _COUNT, *[_t(3)] * 3, outputs=2, decay_factor=0.5),),
+    "Adam": (_case(_RATE, _COUNT, *[_t(3)] * 4, outputs=3),),
+    "FlexAttention": (_case(*[_t(1, 2, 3, 4, values=(0.5, 0.25, -0.5, 1))] * 3),),
+    "Gradient": (_case(_t(2, 3), only="float16 float32 float64", xs=["x0"], y="x0"),),
+    "Momentum": (
+        _case(_RATE, _COUNT, *[_t(3)] * 3, outputs=2, alpha=0.5, beta=0.25, mode="nesterov", norm_coefficient=0.5),
+    ),
+}
+
 MAPS = frozenset({"CastMap", "DictVectorizer"})
 """Operators that take a map and no tensor: only models that others wrote have inputs of such types."""
 
@@ -145,14 +157,15 @@ MAPS = frozenset({"CastMap", "DictVectorizer"})
 def cases_of(name: str, domain: str = "") -> tuple[Case, ...]:
     """All cases of an operator."""
     if domain:
-        return _LEARNED[name]
+        return _LEARNED[name] if domain == ML else _PREVIEW[name]
     return _BEYOND.get(name) or measured.CASES[name]
 
 
 def every() -> Iterator[tuple[str, str]]:
     """All operators of ONNX by domain and name."""
     yield from (("", name) for name in names(""))
-    yield from ((ML, name) for name in names(ML))
+    for domain in (ML, "ai.onnx.preview", "ai.onnx.preview.training"):
+        yield from ((domain, name) for name in names(domain))
 
 
 # Graphs of one operator's cases: one call of `ops.onnx`, as its model of one node says

@@ -30,6 +30,10 @@ NOT_LOWERED: Mapping[tuple[str, DType], str] = {
     ("Col2Im", DType.string): "It adds what overlaps, and strings have no sum.",
     ("Loop", DType.string): "onnxruntime loses the strings that each step but the first adds to a result.",
     ("ImageDecoder", DType.uint8): "No kernel decodes images: sessions call Pillow (extra `images`).",
+    **{
+        ("Gradient", DType.of(name)): "It names values whose derivatives it stands for; no runtime computes it."
+        for name in "float16 float32 tensor_float32 float64".split()
+    },
 }
 
 NOT_RUN: Mapping[tuple[str, DType], str] = {
@@ -71,12 +75,13 @@ DRAWN = frozenset(
 """Operators whose numbers are random: their dtypes and shapes are held to ONNX's."""
 
 NEAR = frozenset(
-    """Acos Acosh Asin Asinh Atan Atanh Attention BatchNormalization BlackmanWindow CausalConvWithState Celu Cos Cosh
-    DFT Det Elu Erf Exp GRU Gelu GlobalLpPool GroupNormalization HammingWindow HannWindow HardSigmoid HardSwish
-    InstanceNormalization LRN LSTM LayerNormalization LinearAttention LinearClassifier LinearRegressor Log LogSoftmax
-    LpNormalization LpPool MeanVarianceNormalization MelWeightMatrix Mish NegativeLogLikelihoodLoss Normalizer Pow
-    RMSNormalization RNN ReduceL2 ReduceLogSum ReduceLogSumExp RotaryEmbedding STFT SVMClassifier SVMRegressor Selu
-    Sigmoid Sin Sinh Softmax SoftmaxCrossEntropyLoss Softplus SwiGLU Swish Tan Tanh""".split()
+    """Acos Acosh Adagrad Adam Asin Asinh Atan Atanh Attention BatchNormalization BlackmanWindow CausalConvWithState
+    Celu Cos Cosh DFT Det Elu Erf Exp FlexAttention GRU Gelu GlobalLpPool GroupNormalization HammingWindow
+    HannWindow HardSigmoid HardSwish InstanceNormalization LRN LSTM LayerNormalization LinearAttention
+    LinearClassifier LinearRegressor Log LogSoftmax LpNormalization LpPool MeanVarianceNormalization
+    MelWeightMatrix Mish NegativeLogLikelihoodLoss Normalizer Pow RMSNormalization RNN ReduceL2 ReduceLogSum
+    ReduceLogSumExp RotaryEmbedding STFT SVMClassifier SVMRegressor Selu Sigmoid Sin Sinh Softmax
+    SoftmaxCrossEntropyLoss Softplus SwiGLU Swish Tan Tanh""".split()
 )
 """Operators of transcendental functions, roots and quotients of sums: near, as docs/numbers.md has it."""
 
