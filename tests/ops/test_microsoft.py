@@ -195,10 +195,8 @@ def test_declarations_go_with_the_runtimes_schemas() -> None:
         allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
         for operand, parameter in zip(signature.operands, schema.inputs, strict=False):
             for dtype in row.op._dtypes.get(operand.name, ()):
-                assert _spelled(dtype) in allowed.get(parameter.typeStr, {parameter.typeStr}) | _wider(name), (
-                    name,
-                    dtype,
-                )
+                kinds = allowed.get(parameter.typeStr, {parameter.typeStr}) | _wider(name)
+                assert {_spelled(dtype), f"sparse_{_spelled(dtype)}"} & kinds, (name, dtype)
 
 
 def _spelled(dtype: DType) -> str:
