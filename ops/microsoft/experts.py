@@ -1,7 +1,6 @@
 """Mixtures of experts: each row of the input goes through the experts that have its highest scores.
 
-Bodies compute every expert for every row, which a runtime without the kernel needs. They are what the CPU's kernels
-return, and also the forms that those do not have: a third product, and gates that are not interleaved.
+Bodies compute every expert for every row, also in forms without a kernel: a third product, gates in halves.
 """
 
 from __future__ import annotations
@@ -240,8 +239,6 @@ def _mixed(
 
 def _product(x: Symbol, weight: Symbol, bias: Symbol | None) -> Symbol:
     """Return x @ weight^T + bias of each expert: [experts, tokens, rows]."""
-    if weight.rank != 3:
-        raise ValueError(f"weights of experts must be [experts, rows, columns], got shape {weight.shape}")
     product = matmul(x, permute(weight, [0, 2, 1]))
     return product if bias is None else product + bias.unsqueeze(1)
 

@@ -18,7 +18,7 @@ from graphcore.ir.transform.walk import operators
 from graphcore.onnx.notes import IR_VERSION, ONNX_DOMAINS, OPSET
 from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
-from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
+from graphcore.onnx.schemas.schemas import MICROSOFT, Operator, Parameter, element, operator, recorded, schema_of
 from graphcore.onnx.versions.downgrade import row
 from graphcore.onnx.versions.older import ReadNode
 from graphcore.onnx.versions.table import (
@@ -38,7 +38,7 @@ from graphcore.onnx.versions.table import (
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, default, table_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
@@ -128,6 +128,14 @@ def written(
     dtypes that the file format does not have; `ExportError` for a node of dtypes that its operator does not have.
     """
     graph, present, opsets = _lowered(lower, target, requested)
+    version = requested.runtime.version
+    for op_type in sorted(name for name, domain in present if domain == MICROSOFT and version):
+        releases = str(recorded().get(op_type, {}).get("releases", "-")).removeprefix("1.24.4")  # none older was asked
+        if not any(ReleaseRange.parse(text).includes(version) for text in releases.split()):
+            raise GraphError(
+                f"export: onnxruntime {version} has no CPU kernel of {MICROSOFT}::{op_type}",
+                help=f"leave out runtime=, or name a release of {releases}",
+            )
     opsets.update({domain: max(version, opsets.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
     result = at_versions(graph, present, opsets)
     needed, dtype = ir_of(parts(result, present))

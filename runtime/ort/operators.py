@@ -39,7 +39,6 @@ class InstalledOperators:
         self._schemas: dict[tuple[str, str], list[Any]] = {}
         self._domains: set[str] = set()
         self._answers: dict[bytes, list[onnx.TypeProto | None] | None] = {}
-        self._reason = ""
         self._operators: dict[tuple[str, str, int], Operator | None] = {}
         try:
             from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -79,15 +78,14 @@ class InstalledOperators:
 
     def refusal(self, model: onnx.ModelProto) -> str:
         """Return the reason why inference refuses a small model; "" if it does not, or if that cannot be asked."""
-        self._reason = ""
-        if not any(node.op_type in _CRASHING for node in model.graph.node):
-            self._describe_outputs(model)
-        match = _REFUSAL.search(self._reason)
+        is_asked = not any(node.op_type in _CRASHING for node in model.graph.node)
+        described = self._describe_outputs(model) if is_asked else ""
+        match = _REFUSAL.search(described) if isinstance(described, str) else None
         return "" if match is None else match[0]
 
     def _infer(self, model: onnx.ModelProto) -> list[onnx.TypeProto | None] | None:
         outputs = self._describe_outputs(model)
-        if outputs is None:
+        if isinstance(outputs, str):
             return None
         # onnxruntime describes a scalar and a tensor of unknown rank alike: the length of the shape distinguishes them.
         open_ones = [v.name for v in outputs if v.type.startswith("tensor(") and not v.shape]
@@ -98,12 +96,13 @@ class InstalledOperators:
             for i, name in enumerate(open_ones):
                 probe.graph.node.add(op_type="Shape", input=[name], output=[f"{name}/shape{i}"])
                 probe.graph.output.add(name=f"{name}/shape{i}")
-            shapes = {v.name: v.shape for v in self._describe_outputs(probe) or ()}
+            described = self._describe_outputs(probe)
+            shapes = {} if isinstance(described, str) else {v.name: v.shape for v in described}
             scalars = {name for i, name in enumerate(open_ones) if shapes.get(f"{name}/shape{i}") == [0]}
         return [_type(v, v.name in scalars) for v in outputs]
 
-    def _describe_outputs(self, model: onnx.ModelProto) -> list[Any] | None:
-        """Return onnxruntime's description of a model's outputs; None if it refuses the model."""
+    def _describe_outputs(self, model: onnx.ModelProto) -> list[Any] | str:
+        """Return onnxruntime's description of a model's outputs; the message if it refuses the model."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -115,8 +114,7 @@ class InstalledOperators:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
         except Exception as error:
-            self._reason = str(error)
-            return None
+            return str(error)
         return list(session.get_outputs())
 
 

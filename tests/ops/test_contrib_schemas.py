@@ -192,6 +192,18 @@ def test_data_is_that_of_the_registry() -> None:
         assert own == row(rows[name], own["releases"]), "run python -m tools.contrib_schemas"
 
 
+def test_export_for_a_release_without_the_kernel_is_refused(tmp_path: Path) -> None:
+    graph = Graph("g", {"x": TensorType("float32", [3])})
+    graph.output(microsoft.ScaledSiLU(graph[0]))
+    with pytest.raises(GraphError, match=r"1\.30\.0 has no CPU kernel of com\.microsoft::ScaledSiLU\n.*1\.31\.1-"):
+        graph.export(tmp_path / "g.onnx", runtime="1.30")
+    assert not (tmp_path / "g.onnx").exists()
+    graph.export(tmp_path / "g.onnx", runtime="1.32")
+    text = Graph("g", {"x": TensorType("string", [3])})
+    text.output(microsoft.Tokenizer(text[0], mark=0, mincharnum=1, pad_value="#", separators=[" "]))
+    text.export(tmp_path / "g.onnx", runtime="1.20")  # older than the first release that was asked
+
+
 def test_unknown_operator_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"com\.microsoft has no operator 'Tokeniser'; did you mean Tokenizer"):
         microsoft.Tokeniser  # type: ignore[attr-defined]  # noqa: B018

@@ -367,10 +367,9 @@ class _Caller(NodeReader):
         (statement,) = make_statements([proto], self.versions)
         statement.label = self._of.label
         results = self._operator(statement, inputs)
-        if self._of.domain == MICROSOFT:
-            reason = refusal(proto, inputs, self.versions, [s.type for s in results])
-            if reason:
-                raise ModelError(f"load: {statement}: {reason}", help="")
+        types = [s.type for s in results]
+        if self._of.domain == MICROSOFT and (reason := refusal(proto, inputs, self.versions, types)):
+            raise ModelError(f"load: {statement}: {reason}", help="")
         return results
 
     def body(self, name: str, read: object, types: Sequence[Type]) -> Graph:

@@ -81,11 +81,10 @@ def read(
 def _name_interface(graph: Graph, proto: onnx.GraphProto) -> None:
     """Name the inputs and outputs of a body as in the file: the runtime's own operators know them by their names."""
     taken = graph.names.taken
-    for infos, symbols in ((proto.input, graph.inputs), (proto.output, graph.outputs)):
-        for info, symbol in zip(infos, symbols, strict=False):
-            if symbol.given_name is None and isinstance(symbol.producer, (Input, Node)) and info.name not in taken:
-                change(symbol, given_name=info.name)
-                taken[info.name] = symbol
+    for info, symbol in zip((*proto.input, *proto.output), (*graph.inputs, *graph.outputs), strict=False):
+        if symbol.given_name is None and isinstance(symbol.producer, (Input, Node)) and info.name not in taken:
+            change(symbol, given_name=info.name)
+            taken[info.name] = symbol
 
 
 def _scores(inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Type:
