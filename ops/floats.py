@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
@@ -11,7 +13,7 @@ from graphcore.build.operands import graph_of, operand, promote, promote_one
 from graphcore.build.shapes import broadcast
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.types.dtypes import DType, Kind
+from graphcore.types.dtypes import TRANSPORT, DType, Kind
 from graphcore.types.tensor_types import tensor_type
 
 _INTEGERS = {8: DType.int8, 16: DType.int16, 32: DType.int32, 64: DType.int64}
@@ -88,6 +90,8 @@ def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     (x, y), dtype = promote("nextafter", "float", {"lhs": lhs, "rhs": rhs})
     compute_dtype = DType.float32 if dtype is DType.tensor_float32 else dtype
     broadcast("nextafter", {"lhs": x, "rhs": y})
+    if dtype in TRANSPORT:
+        return _next_small(x, y)
     result = _next(
         x.graph.build.cast(x, compute_dtype),
         x.graph.build.cast(y, compute_dtype),
@@ -113,6 +117,20 @@ def _next(x: Symbol, y: Symbol, unit: int) -> Symbol:
     unknown = e.either(_is_nan(x), _is_nan(y))
     result = e.where(e.equal(x, y), y, e.bitcast(stepped, x.dtype))
     return e.where(unknown, e.emit("Add", x, y), result)
+
+
+def _next_small(x: Symbol, y: Symbol) -> Symbol:
+    """Return the neighbour of a float of 4 or 6 bits: more than half a step further, rounded."""
+    sizes = np.arange(1 << (x.dtype.bits - 1), dtype=np.uint8).view(x.dtype.numpy).astype(np.float64)
+    gaps = np.diff(sizes)
+    wide = e.cast(x, DType.float32)
+    step = e.const(wide, float(gaps[0]))
+    for place in np.flatnonzero(np.diff(gaps)) + 1:
+        below = e.less(e.emit("Abs", wide), e.const(wide, float(sizes[place])))
+        step = e.where(below, step, e.const(wide, float(gaps[place])))
+    # Below a power of two the step is half as long.
+    part = e.where(e.greater(y, x), e.const(wide, 0.625), e.const(wide, -0.625))
+    return e.where(e.equal(x, y), y, e.cast(e.emit("Add", wide, e.emit("Mul", step, part)), x.dtype))
 
 
 # Exponents, in float64

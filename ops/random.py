@@ -300,6 +300,8 @@ def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
 def _float_dtype(name: str, dtype: object) -> DType:
     wanted = dtype_of(name, dtype)
     if wanted not in counter.DIGITS:
+        if wanted.is_float:
+            raise DTypeError(f"{name}: no numbers are drawn in {wanted}", help="draw float16 numbers and cast them")
         fix = "draw each part: ops.complex(x, y)" if wanted.is_complex else "give a float dtype, or use random_int"
         raise DTypeError(f"{name}: {wanted} is not a float", help=fix)
     return wanted

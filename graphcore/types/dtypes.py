@@ -92,6 +92,8 @@ class DType:
     float8_e4m3fnuz: ClassVar[DType]
     float8_e5m2fnuz: ClassVar[DType]
     float8_e8m0: ClassVar[DType]
+    float6_e2m3fn: ClassVar[DType]
+    float6_e3m2fn: ClassVar[DType]
 
     def __init__(self) -> None:
         raise TypeError("DType(): use a named one such as DType.int8, DType.int(n), DType.uint(n) or DType.of(x)")
@@ -258,6 +260,8 @@ _STORED: tuple[tuple[str, Kind, int, str, int], ...] = (
     ("float8_e4m3fnuz", Kind.float, 8, "ml_dtypes.float8_e4m3fnuz", 18),
     ("float8_e5m2fnuz", Kind.float, 8, "ml_dtypes.float8_e5m2fnuz", 20),
     ("float8_e8m0", Kind.float, 8, "ml_dtypes.float8_e8m0fnu", 24),
+    ("float6_e2m3fn", Kind.float, 6, "ml_dtypes.float6_e2m3fn", 27),
+    ("float6_e3m2fn", Kind.float, 6, "ml_dtypes.float6_e3m2fn", 28),
 )
 
 # The dtypes that ONNX stores as others: name, kind, bits, storage.
@@ -277,6 +281,11 @@ for _name, _kind, _bits, _storage in _SEMANTIC:
 for _name, _dtype in _NAMED.items():
     setattr(DType, _name, _dtype)
 DType.tf32 = DType.tensor_float_32 = DType.tensor_float32
+
+TRANSPORT: dict[DType, DType] = dict.fromkeys(
+    (DType.float4_e2m1, DType.float6_e2m3fn, DType.float6_e3m2fn), DType.float8_e4m3fn
+)
+"""The dtypes that runtimes have no kernels for, with the dtype that holds their values there."""
 
 _ALIASES = {
     "tf32": "tensor_float32", "tensor_float_32": "tensor_float32", "bf16": "bfloat16", "f16": "float16",

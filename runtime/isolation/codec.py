@@ -33,7 +33,7 @@ _DTYPES: tuple[np.dtype[Any], ...] = tuple(
             getattr(ml_dtypes, name)
             for name in (
                 *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-                *("float4_e2m1fn", "int4", "uint4", "int2", "uint2"),
+                *("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int4", "uint4", "int2", "uint2"),
             )
         ),
     )

@@ -17,7 +17,7 @@ from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.runtime.lowering.dtypes import complex_numbers, float4, integers, sequences
+from graphcore.runtime.lowering.dtypes import complex_numbers, integers, sequences, small_floats
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
@@ -39,7 +39,7 @@ def lower_bodies(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
         if (
             complex_numbers.needed(summary)
             or integers.needed(summary)
-            or float4.needed(summary)
+            or small_floats.needed(summary)
             or sequences.has_unsupported(summary)
         ):
             return None

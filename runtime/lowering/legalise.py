@@ -25,8 +25,7 @@ from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
 from graphcore.runtime.lowering.decompositions.rows import WIDE_FLOATS, keeps_half, keeps_kernel, may_be_replaced
-from graphcore.runtime.lowering.dtypes import sequences
-from graphcore.runtime.lowering.dtypes.float4 import FOUR
+from graphcore.runtime.lowering.dtypes import sequences, small_floats
 from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
 from graphcore.runtime.lowering.passes import Summary, kinds_of
 from graphcore.runtime.lowering.select import Selector, keeps
@@ -181,7 +180,7 @@ def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -
     if rules.decomposes and summary.is_marked:
         return False
     dtypes = summary.dtypes
-    if any(dtype.storage is not dtype or (dtype is FOUR and rules.decomposes) for dtype in dtypes):
+    if any(dtype.storage is not dtype or dtype in small_floats.stored(rules) for dtype in dtypes):
         return False
     if not summary.op_types.isdisjoint(CONTROL) and any(
         node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _needs_rewrite(node, rules))

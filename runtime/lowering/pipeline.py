@@ -15,7 +15,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.notes import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
-from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
+from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, integers, sequences, small_floats
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.legalise import is_legal, legalise
@@ -177,10 +177,10 @@ def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
 def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
     graph, source = summary.graph, lowering.source
     assert source is not None
-    semantic = {
-        s.name: s.dtype.name for s in (*source.inputs, *source.outputs, *source.weights.values()) if _is_semantic(s)
-    }
-    semantic.update({name: s.dtype.name for name, s in source.named_outputs if name and _is_semantic(s)})
+    small = small_floats.stored(lowering.rules)
+    values = [(s.name, s) for s in (*source.inputs, *source.outputs, *source.weights.values())]
+    values += [(name, s) for name, s in source.named_outputs if name]
+    semantic = {name: s.dtype.name for name, s in values if _is_semantic(s, small)}
     if semantic:
         recorded = json.loads(source.metadata.get(notes.DTYPES, "{}"))
         graph.metadata[notes.DTYPES] = json.dumps({**recorded, **semantic})
@@ -189,8 +189,9 @@ def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
     return graph
 
 
-def _is_semantic(symbol: Symbol) -> bool:
-    return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
+def _is_semantic(symbol: Symbol, small: frozenset[DType]) -> bool:
+    dtype = symbol.type.dtype if isinstance(symbol.type, TensorType) else DType.string
+    return dtype.storage is not dtype or dtype in small
 
 
 def _if_changed(result: Graph, summary: Summary) -> Graph | None:
@@ -244,9 +245,9 @@ LEGALISING: tuple[Pass, ...] = (
         lambda summary, lowering: integers.needed(summary), lambda summary, lowering: integers.store(summary.graph),
     ),
     Pass(
-        "float4", "float4, for a provider", "no kernel supports it; float8 represents its values",
-        lambda summary, lowering: lowering.rules.decomposes and float4.needed(summary),
-        lambda summary, lowering: float4.store_as_float8(summary.graph),
+        "small floats", "float6; float4, for a provider", "no kernel supports them; float8 represents their values",
+        lambda summary, lowering: small_floats.needed(summary, small_floats.stored(lowering.rules)),
+        lambda summary, lowering: small_floats.store_as_float8(summary.graph, small_floats.stored(lowering.rules)),
     ),
     Pass(
         "sequences", "lists of other dtypes, or that the target cannot split into", "ONNX has lists of 13 dtypes",

@@ -26,7 +26,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.proto.value_protos import raw
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import TRANSPORT, DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, TensorType, Type
 
 
@@ -57,7 +57,7 @@ def is_bindable(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool
 
 def transport_dtype(dtype: DType) -> DType:
     """Return the dtype that lowered graphs have instead of a stored one."""
-    return _TRANSPORT.get(dtype, dtype)
+    return TRANSPORT.get(dtype, dtype)
 
 
 def to_value(array: Array, dtype: DType) -> onnxruntime.OrtValue:
@@ -71,10 +71,6 @@ def from_value(value: onnxruntime.OrtValue, dtype: DType) -> Array:
     transport = transport_dtype(dtype)
     array = from_ort(value, transport)
     return array if transport is dtype else array.astype(dtype.numpy)
-
-
-_TRANSPORT = {DType.float4_e2m1: DType.float8_e4m3fn}
-"""The dtypes that lowering replaces: see `lowering.dtypes.float4`."""
 
 
 def is_needed(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
@@ -282,7 +278,7 @@ def _noted(name: object, stored: DType) -> DType:
         noted = DType.of(name)
     except (DTypeError, ValueError):  # a width with more digits than Python parses is a ValueError
         return stored
-    return noted if noted.storage is stored else stored
+    return noted if stored in (noted.storage, TRANSPORT.get(noted)) else stored
 
 
 def _dim(size: int | str | None) -> Dim:

@@ -197,7 +197,8 @@ def test_unknown_dtype_lists_those_there_are() -> None:
         "  help: did you mean float32? "
         "use one of bool, int4, uint4, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
         "float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, string, int2, uint2, float4_e2m1, "
-        "float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0, index, address, tensor_float32, complex64, complex128, "
+        "float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0, float6_e2m3fn, "
+        "float6_e3m2fn, index, address, tensor_float32, complex64, complex128, "
         "or DType.int(n) / DType.uint(n)\n"
         f'  at test_errors.py:{line_of(mistake)}   return TensorType("flaot32", [1])'
     )

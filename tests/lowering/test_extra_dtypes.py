@@ -1,4 +1,4 @@
-"""Dtypes that only models have: float4, 2-bit integers and the other float8s. They move and are cast."""
+"""Dtypes that only models have: float4, float6, 2-bit integers and the other float8s. They move and are cast."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import graphcore as gc
-from graphcore import DType, Graph
+from graphcore import DType, Graph, ops
+from graphcore.arrays.external_data import Folder
+from graphcore.errors import ModelError
 from graphcore.ir.graph import TargetName
+from graphcore.onnx.proto.tensors import array_of
+from graphcore.onnx.proto.value_protos import raw
 
 pytestmark = pytest.mark.releases
 
 Array = np.ndarray[Any, Any]
 D = DType
-FOUR = D.float4_e2m1
+FOUR, SIXES = D.float4_e2m1, (D.float6_e2m3fn, D.float6_e3m2fn)
+SMALL = (FOUR, *SIXES)
 THIRD_PARTY = (FOUR, D.int2, D.uint2, D.float8_e4m3fnuz, D.float8_e5m2fnuz, D.float8_e8m0)
 PLAIN = (
     D.float32,
@@ -53,7 +58,10 @@ def model_of(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], val
     infos = [helper.make_tensor_value_info(n, DType.of(x.dtype).onnx, list(x.shape)) for n, x in inputs.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(nodes, "third_party", infos, results, value or [])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
+    numbers = {i.type.tensor_type.elem_type for i in infos} | {t.data_type for t in value or []}
+    numbers |= {a.i for node in nodes for a in node.attribute if a.name == "to"}
+    opset = 28 if numbers & {dtype.onnx for dtype in SIXES} else 25
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 
 def run(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], value: list[Any] | None = None) -> list[Any]:
@@ -102,7 +110,7 @@ def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("target", PLAIN, ids=str)
-@pytest.mark.parametrize("dtype", THIRD_PARTY, ids=str)
+@pytest.mark.parametrize("dtype", [*THIRD_PARTY, *SIXES], ids=str)
 def test_every_value_is_cast_to_what_it_is(dtype: DType, target: DType) -> None:
     x = every(dtype)
     wide = x.astype(np.float64)
@@ -116,42 +124,190 @@ def test_every_value_is_cast_to_what_it_is(dtype: DType, target: DType) -> None:
     assert result.dtype == target.numpy
 
 
-HALFWAY = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
-NUMBERS = np.array(
-    [0, -0.0, *HALFWAY, *(-h for h in HALFWAY), *(np.nextafter(np.float32(h), np.float32(9)) for h in HALFWAY),
-     *(np.nextafter(np.float32(h), np.float32(0)) for h in HALFWAY), 6, 7, 1e6, -8, np.inf, -np.inf, np.nan, 1e-30,
-     -1e-30],
-    np.float32,
-)  # fmt: skip
+def numbers(dtype: DType) -> Array:
+    """The values of a small float, their midpoints, the float32s beside these, and numbers out of range."""
+    values = np.unique(np.abs(every(dtype).astype(np.float32)))
+    halfway = (values[1:] + values[:-1]) / 2
+    beside = [np.nextafter(halfway, np.float32(way)) for way in (0, 100)]
+    sizes = np.concatenate([values, halfway, *beside, np.array([1e6, np.inf, 1e-30, 0.01], np.float32)])
+    return np.concatenate([sizes, -sizes, np.array([np.nan], np.float32)]).astype(np.float32)
 
 
 @pytest.mark.numbers
-@pytest.mark.parametrize("source", [D.float32, D.float64, D.float16, D.bfloat16], ids=str)
-def test_floats_round_to_float4_to_even_and_saturate(source: DType) -> None:
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+@pytest.mark.parametrize("source", [D.float32, D.float64, D.float16, D.bfloat16, *SMALL], ids=str)
+def test_floats_round_to_small_floats_to_even_and_saturate(source: DType, dtype: DType) -> None:
     with np.errstate(over="ignore"):
-        x = NUMBERS.astype(source.numpy)
-    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    same(result, x.astype(np.float64).astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
+        x = numbers(dtype).astype(source.numpy)
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=dtype.onnx)], {"x": x}, ["y"])
+    same(result, x.astype(np.float32).astype(dtype.numpy))
 
 
 @pytest.mark.numbers
-def test_double_rounds_to_float4_once() -> None:
-    x = np.array([0.25 + 1e-12, 2.5 + 1e-12, 5 - 1e-12, -0.75 - 1e-13, -0.75 + 1e-13])
-    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    assert result.astype(float).tolist() == [0.5, 3, 4, -1, -0.5]
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_double_rounds_to_small_floats_once(dtype: DType) -> None:
+    values = np.unique(np.abs(every(dtype).astype(np.float64)))
+    x = np.stack([(values[1:] + values[:-1]) / 2 * (1 + sign * 1e-13) for sign in (-1, 1)])
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=dtype.onnx)], {"x": x}, ["y"])
+    assert result.astype(float).tolist() == [values[:-1].tolist(), values[1:].tolist()]
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
 @pytest.mark.parametrize("source", [D.int8, D.uint8, D.int32, D.int64, D.uint64, D.bool, D.int4], ids=str)
-def test_integers_round_to_float4(source: DType) -> None:
-    values = [0, 1, 2, 3, 4, 5, 6, 7] + ([-1, -3, -5, -7] if source.is_signed else [])
-    if source is D.bool:
-        values = [0, 1]
+def test_integers_round_to_small_floats(source: DType, dtype: DType) -> None:
+    values = [*range(min(int(source.max), 40) + 1)] + ([-1, -3, -5, -7] if source.is_signed else [])
     if source.bits == 64:
         values.append(1 << 62)
     x = np.array(values).astype(source.numpy)
-    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    same(result, x.astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=dtype.onnx)], {"x": x}, ["y"])
+    same(result, x.astype(np.float32).astype(dtype.numpy))
+
+
+MOVED: dict[str, Any] = {
+    "transpose": (lambda x: ops.transpose(x, [1, 0]), lambda x: x.T),
+    "reshape": (lambda x: ops.reshape(x, [-1]), lambda x: x.reshape(-1)),
+    "slice": (lambda x: x[1:, ::-1], lambda x: x[1:, ::-1]),
+    "concat": (lambda x: ops.concat([x, -x]), lambda x: np.concatenate([x, -x])),
+    "gather": (lambda x: ops.gather(x, ops.constant([3, 1])), lambda x: x[[3, 1]]),
+    "where": (lambda x: ops.where(x > 1, x, abs(x)), lambda x: np.where(x.astype(np.float32) > 1, x, np.abs(x))),
+    "sort": (ops.sort, lambda x: np.sort(x.astype(np.float32)).astype(x.dtype)),
+    "cond": (lambda x: ops.cond(ops.all(x == x), lambda: x, lambda: -x), lambda x: x),
+    "while": (
+        lambda x: ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, -v), (ops.constant(0), x))[1], lambda x: -x
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("op", MOVED)
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_ops_move_small_floats(op: str, dtype: DType) -> None:
+    moved, reference = MOVED[op]
+    x = every(dtype)[1 : 1 << (dtype.bits - 1)].copy()
+    x = np.resize(x, (4, 6))
+    graph = Graph("moved", {"x": gc.TensorType(dtype, ["n", "m"])})
+    with graph:
+        graph.output(moved(graph["x"]))
+    (result,) = gc.InferenceSession().load(graph)(x)
+    same(result, np.ascontiguousarray(reference(x)))
+
+
+ARITHMETIC: dict[str, Any] = {
+    "add": (lambda x, y: x + y, np.add), "multiply": (lambda x, y: x * y, np.multiply),
+    "subtract": (lambda x, y: x - y, np.subtract), "divide": (lambda x, y: x / y, np.divide),
+    "maximum": (ops.max, np.maximum), "sqrt": (lambda x, y: ops.sqrt(abs(x)), lambda x, y: np.sqrt(np.abs(x))),
+    "matmul": (lambda x, y: x[:, None] @ y[None, :], np.outer),
+}  # fmt: skip
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("op", ARITHMETIC)
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_arithmetic_of_small_floats_rounds_each_result(op: str, dtype: DType) -> None:
+    computed, reference = ARITHMETIC[op]
+    values = every(dtype)
+    x, y = (v.ravel() for v in np.meshgrid(values, values[values.astype(np.float32) != 0]))
+    if op == "matmul":
+        x, y = values, values
+    graph = Graph(
+        "arithmetic", {"x": gc.TensorType(dtype, ["n"]), "y": gc.TensorType(dtype, ["n" if op != "matmul" else "m"])}
+    )
+    graph.output(computed(*graph.inputs).cast(D.float32))
+    (result,) = gc.InferenceSession().load(graph)(x, y)
+    want = reference(x.astype(np.float32), y.astype(np.float32)).astype(dtype.numpy).astype(np.float32)
+    np.testing.assert_array_equal(result, want)
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_comparisons_of_small_floats(dtype: DType) -> None:
+    x, y = (v.ravel() for v in np.meshgrid(every(dtype), every(dtype)))
+    graph = Graph("comparison", {name: gc.TensorType(dtype, ["n"]) for name in "xy"})
+    a, b = graph.inputs
+    graph.output(a < b, a <= b, a == b, a != b)
+    for got, function in zip(
+        gc.InferenceSession().load(graph)(x, y), (np.less, np.less_equal, np.equal, np.not_equal), strict=True
+    ):
+        np.testing.assert_array_equal(got, function(x.astype(np.float32), y.astype(np.float32)))
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("granularity", ["tensor", "axis", "block", "zero point"])
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_quantized_small_floats_round_once_and_come_back(dtype: DType, granularity: str) -> None:
+    x = np.linspace(-40, 40, 96, dtype=np.float32).reshape(8, 12)
+    scale = {"axis": np.arange(1, 9), "block": np.arange(1, 25).reshape(8, 3)}.get(granularity, np.array(1.5)).astype(
+        np.float32
+    )
+    attributes: dict[str, Any] = {"axis": {"axis": 0}, "block": {"axis": 1, "block_size": 4}}.get(granularity, {})
+    zero = np.zeros(scale.shape, dtype.numpy) if granularity != "zero point" else np.array(1.5, dtype.numpy)
+    quantize = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes)
+    dequantize = helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes)
+    values = [helper.make_tensor("z", dtype.onnx, zero.shape, zero.astype(np.float32).ravel().tolist())]
+    if granularity == "zero point":  # which the kernel of DequantizeLinear refuses for floats
+        dequantize = helper.make_node("DequantizeLinear", ["q", "s"], ["y"])
+    q, y = run([quantize, dequantize], {"x": x, "s": scale}, ["q", "y"], values)
+    wide = np.repeat(scale, 4, -1) if granularity == "block" else scale.reshape(-1, 1)
+    shift = zero.astype(np.float32).ravel()[0]
+    same(q, (x / wide + shift).astype(dtype.numpy))
+    np.testing.assert_array_equal(y, q.astype(np.float32) * wide)
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("other", [*SIXES, D.uint(6), D.int(6), D.uint(2), D.uint(12)], ids=str)
+@pytest.mark.parametrize("dtype", SIXES, ids=str)
+def test_bits_of_float6_are_seen_as_other_dtypes_and_back(dtype: DType, other: DType) -> None:
+    values = every(dtype)
+    graph = Graph("bits", {"x": gc.TensorType(dtype, [64])})
+    seen = ops.bitcast(graph["x"], other)
+    graph.output(seen, ops.bitcast(seen, dtype))
+    got, back = gc.InferenceSession().load(graph)(values)
+    same(back, values)
+    bits = np.unpackbits(values.view(np.uint8)[:, None], 1, 6, "little").reshape(-1, other.bits)
+    codes = bits.astype(np.int64) @ (1 << np.arange(other.bits))
+    if other.is_signed:
+        codes = np.where(codes >= 32, codes - 64, codes)
+    assert (got.view(np.uint8) if other.is_float else got).tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("target", ["onnx", "cpu"])
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_files_keep_the_dtype_of_small_floats(dtype: DType, target: TargetName) -> None:
+    weight = every(dtype)
+    graph = Graph("file", {"x": gc.TensorType(dtype, ["n"])})
+    w = graph.weight("w", weight)
+    graph.output(y=graph["x"] * w[3:4], same=graph["x"], weight=w)
+    proto = graph.to_onnx(target=target)
+    onnx.checker.check_model(proto, full_check=True)
+    stored = dtype.onnx if target == "onnx" and dtype is FOUR else TensorProto.FLOAT8E4M3FN
+    assert {v.type.tensor_type.elem_type for v in (*proto.graph.input, *proto.graph.output)} == {stored}
+    read = Graph.load(proto)
+    assert read.weights["w"].dtype is dtype
+    for source in (graph, proto, read):
+        model = gc.InferenceSession().load(source)
+        assert {t.dtype for t in (*model.inputs.values(), *model.outputs.values())} == {dtype}  # type: ignore[union-attr]
+        for got, want in zip(model(weight), (weight * weight[3:4], weight, weight), strict=True):
+            same(got.astype(np.float32) + 0, want.astype(np.float32) + 0)
+
+
+def test_int32_data_of_float6_with_other_bits_is_refused() -> None:
+    tensor = helper.make_tensor("w", TensorProto.FLOAT6E2M3, [2], [1.0, 2.0])
+    bad = onnx.TensorProto(name="w", data_type=tensor.data_type, dims=[2], int32_data=[1, 64])
+    proto = model_of([helper.make_node("Identity", ["w"], ["y"])], {}, ["y"], [bad])
+    with pytest.raises(ModelError, match="holds more bits than an element has"):
+        Graph.load(proto)
+
+
+@pytest.mark.parametrize("dtype", SIXES, ids=str)
+@pytest.mark.parametrize("count", range(9))
+def test_float6_is_packed_as_onnx_packs_it(dtype: DType, count: int) -> None:
+    values = every(dtype)[5 : 5 + count]
+    packed = helper.make_tensor("w", dtype.onnx, [count], numpy_helper.from_array(values).raw_data, raw=True)
+    unpacked = onnx.TensorProto(name="w", data_type=dtype.onnx, dims=[count], int32_data=values.view(np.uint8).tolist())
+    for tensor in (packed, unpacked):
+        same(array_of(tensor, Folder(None))[0], values)
+    assert bytes(raw(values, dtype)) == packed.raw_data
 
 
 # float4 in the corners of a model

@@ -27,6 +27,7 @@ NARROW = [
     D.bfloat16, D.float8_e4m3fn, D.float8_e5m2, D.float8_e4m3fnuz, D.float8_e5m2fnuz, D.float8_e8m0, D.int4, D.uint4,
     D.int2, D.uint2,
 ]  # fmt: skip
+FLOAT6 = [D.float6_e2m3fn, D.float6_e3m2fn]
 X = np.array([1, -2, 3], np.float32)
 Y = np.array([[4, 5], [6, 7]], np.float32)
 
@@ -265,7 +266,7 @@ def test_lists_of_dtypes_that_the_runtime_has_no_lists_of_are_refused_when_loade
 
 
 @pytest.mark.parametrize("shape", [[2, 3], ["n", "m"], None], ids=["static", "dynamic", "unknown rank"])
-@pytest.mark.parametrize("dtype", [*PLAIN, *NARROW, D.float4_e2m1, D.string], ids=str)
+@pytest.mark.parametrize("dtype", [*PLAIN, *NARROW, D.float4_e2m1, *FLOAT6, D.string], ids=str)
 def test_model_of_any_dtype_gives_what_it_is_fed(dtype: DType, shape: Any) -> None:
     model = load([], {"x": tensor(dtype, shape)}, {"x": tensor(dtype, shape)})
     assert model.inputs["x"] == TensorType(dtype, Shape.unknown() if shape is None else shape)

@@ -13,7 +13,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering import lower
 from tests.ops.test_sweep import assert_near, assert_same
-from tests.support.every.case import ALL, Array, Case
+from tests.support.every.case import ALL, SMALL, Array, Case
 from tests.support.every_op import CASES, graph_of
 
 pytestmark = pytest.mark.releases
@@ -27,6 +27,9 @@ def assert_promised(name: str, case: Case, dtype: DType, symbols: tuple[Symbol, 
     arrays = case.arrays(dtype)
     for symbol, result, want in zip(symbols, got, case.wanted(dtype, arrays), strict=True):
         assert symbol.dtype is case.gives(dtype)
+        if dtype in SMALL and symbol.dtype is dtype:  # whose zeros, which stand for NaN too, have either sign
+            assert result.dtype == want.dtype
+            result, want = (np.where(v == 0, 0, v).astype(v.dtype) for v in (result, want))
         if case.near and symbol.dtype.is_float:
             assert_near(name, result, want, symbol.dtype, 4 if symbol.dtype is D.float32 else 1)
         else:
@@ -39,10 +42,13 @@ def test_every_op_has_a_case() -> None:
 
 
 @pytest.mark.numbers
-@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("dtype", [*ALL, *SMALL], ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_op_gives_what_is_promised_when_of_any_dtype(family: str, dtype: DType) -> None:
-    names = [name for name, op in REGISTRY.items() if op.family == family and dtype not in CASES[name].refused]
+    like = D.float8_e4m3fn if dtype in SMALL else dtype
+    names = [name for name, op in REGISTRY.items() if op.family == family and like not in CASES[name].refused]
+    if dtype in SMALL:  # no other dtype has 6 bits, and no numbers are drawn in them
+        names = [name for name in names if name != "bitcast" and not name.startswith("random_")]
     if not names:
         return
     graph, result, arrays = graph_of(names, dtype)

@@ -74,6 +74,17 @@ def test_pair_of_float32_is_rounded_once(name: str) -> None:
     assert not wrong.any(), (x[wrong][0], y[wrong][0])
 
 
+@pytest.mark.parametrize("dtype", [D.float6_e2m3fn, D.float6_e3m2fn, D.float4_e2m1], ids=str)
+def test_neighbours_of_small_floats(dtype: DType) -> None:
+    x = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy)
+    values = np.unique(x.astype(np.float64))
+    at = np.searchsorted(values, x.astype(np.float64))
+    for way in (-1, 1):
+        (result,) = run(ops.nextafter, x, np.full(x.shape, way * values[-1]).astype(dtype.numpy), dims=[["n"], ["n"]])
+        assert np.array_equal(result.astype(np.float64), values[np.clip(at + way, 0, len(values) - 1)])
+    assert np.array_equal(run(ops.nextafter, x, x, dims=[["n"], ["n"]])[0].view(np.uint8), x.view(np.uint8))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, *NARROW])
 def test_neighbour_is_the_next_value(dtype: Any) -> None:
     if np.dtype(dtype).itemsize > 2:

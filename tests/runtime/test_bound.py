@@ -79,8 +79,8 @@ def test_sizes_follow_from_other_inputs_and_expressions() -> None:
 
 
 DTYPES = [
-    D.bool, D.int2, D.int4, D.uint4, D.int8, D.uint64, D.float4_e2m1, D.float8_e4m3fn, D.float8_e5m2, D.float16,
-    D.bfloat16, D.tensor_float32, D.float64, D.index, D.int(5), D.int(100),
+    D.bool, D.int2, D.int4, D.uint4, D.int8, D.uint64, D.float4_e2m1, D.float6_e2m3fn, D.float6_e3m2fn,
+    D.float8_e4m3fn, D.float8_e5m2, D.float16, D.bfloat16, D.tensor_float32, D.float64, D.index, D.int(5), D.int(100),
 ]  # fmt: skip
 
 

@@ -18,7 +18,16 @@ from tests.support.every.case import ALL
 pytestmark = pytest.mark.releases
 
 D = DType
-MORE = (D.int2, D.uint2, D.float4_e2m1, D.float8_e4m3fnuz, D.float8_e5m2fnuz, DType.int(23), DType.uint(3))
+MORE = (
+    D.int2,
+    D.uint2,
+    D.float4_e2m1,
+    D.float6_e3m2fn,
+    D.float8_e4m3fnuz,
+    D.float8_e5m2fnuz,
+    DType.int(23),
+    DType.uint(3),
+)
 
 
 def load(graph: Graph) -> Model:

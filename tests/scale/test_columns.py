@@ -18,7 +18,7 @@ from graphcore.scale.storage import from_storage, storage_dtype  # noqa: E402
 DTYPES = [
     "bool", "int2", "uint2", "int4", "uint4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-    "float8_e8m0", "float4_e2m1", "string",
+    "float8_e8m0", "float4_e2m1", "float6_e2m3fn", "float6_e3m2fn", "string",
 ]  # fmt: skip
 
 SHAPES: dict[str, list[Any]] = {

@@ -26,6 +26,9 @@ FORMATS = {
     D.float32: (23, -126, float(np.finfo(np.float32).max)),
     D.float8_e4m3fn: (3, -6, 448.0),
     D.float8_e5m2: (2, -14, 57344.0),
+    D.float6_e2m3fn: (3, 0, 7.5),
+    D.float6_e3m2fn: (2, -2, 28.0),
+    D.float4_e2m1: (1, 0, 6.0),
 }
 
 
@@ -40,7 +43,7 @@ def rounded(values: Array, dtype: DType) -> Array:
     unit = np.ldexp(np.longdouble(1), np.maximum(exponent - 1, least) - mantissa)
     near = np.where(finite, np.rint(np.where(finite, wide, 0) / unit) * unit, wide)
     over = np.abs(near) > greatest
-    beyond = np.nan if dtype is D.float8_e4m3fn else np.inf
+    beyond = np.nan if dtype is D.float8_e4m3fn else np.inf if dtype.bits > 6 else greatest
     near = np.where(over, np.copysign(np.longdouble(beyond), wide), near)
     near = np.where((near == 0) & finite, np.copysign(np.longdouble(0), wide), near)
     return near.astype(np.float32).astype(dtype.numpy)

@@ -36,6 +36,8 @@ NAMED = [
     ("address", "unsigned", 64, np.uint64, P.UINT64, 0, 2**64 - 1),
     ("float8_e4m3fn", "float", 8, ml_dtypes.float8_e4m3fn, P.FLOAT8E4M3FN, -448.0, 448.0),
     ("float8_e5m2", "float", 8, ml_dtypes.float8_e5m2, P.FLOAT8E5M2, -57344.0, 57344.0),
+    ("float6_e2m3fn", "float", 6, ml_dtypes.float6_e2m3fn, P.FLOAT6E2M3, -7.5, 7.5),
+    ("float6_e3m2fn", "float", 6, ml_dtypes.float6_e3m2fn, P.FLOAT6E3M2, -28.0, 28.0),
     ("float16", "float", 16, np.float16, P.FLOAT16, -65504.0, 65504.0),
     ("bfloat16", "float", 16, ml_dtypes.bfloat16, P.BFLOAT16, -(2 - 2**-7) * 2.0**127, (2 - 2**-7) * 2.0**127),
     ("tensor_float32", "float", 19, np.float32, P.FLOAT, -(2 - 2**-10) * 2.0**127, (2 - 2**-10) * 2.0**127),

@@ -73,6 +73,8 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     if len(values) != expected:
         raise _size_error(name, dims, dtype, f"{len(values)} elements")
     array = np.array(values, kind)
+    if dtype.bits == 6 and count and not 0 <= array.min() <= array.max() < 64:
+        raise _size_error(name, dims, dtype, "more bits than an element has")
     if dtype.bits in (2, 4):
         return _unpack(array.astype(np.uint8), dtype, count).reshape(dims), dtype
     if kind is np.int32 and dtype.is_float:  # bit patterns
@@ -192,7 +194,7 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
 
 
 def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, name: object) -> Array:
-    if dtype.bits in (2, 4):
+    if dtype.bits in (2, 4, 6):
         if len(content) != -(-count * dtype.bits // 8):
             raise _size_error(name, dims, dtype, f"{len(content)} bytes")
         return _unpack(np.frombuffer(content, np.uint8), dtype, count).reshape(dims)
@@ -211,8 +213,11 @@ def _bool_error(name: object) -> ModelError:
 
 
 def _unpack(packed: Array, dtype: DType, count: int) -> Array:
-    """Unpack elements of 2 or 4 bits, the first in the lowest bits of a byte."""
+    """Unpack elements of 2, 4 or 6 bits, the first in the lowest bits of a byte, or of three bytes."""
     bits = dtype.bits
+    if bits == 6:
+        rows = np.unpackbits(packed, count=6 * count, bitorder="little").reshape(count, 6)
+        return np.packbits(rows, 1, "little").reshape(count).view(dtype.numpy)
     parts = np.stack([packed >> np.uint8(i) & np.uint8((1 << bits) - 1) for i in range(0, 8, bits)], -1)
     values = parts.reshape(-1)[:count]
     if dtype.is_float:

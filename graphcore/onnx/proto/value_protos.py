@@ -100,7 +100,7 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
         encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
         return [head, *(block(6, item) for item in encoded)]
     place = external(name, array) if external else None
-    is_packed = dtype.storage.bits in (2, 4)
+    is_packed = dtype.storage.bits in (2, 4, 6)
     if place is None and array.nbytes <= _MAX_COPIED_BYTES and not is_packed:
         return [head + block(9, array.tobytes())]
     content = raw(array, dtype) if place is None or is_packed else b""
@@ -130,7 +130,7 @@ def _entry(key: str, value: str) -> bytes:
 
 
 def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
-    """Return the little-endian bytes of an array, packed for 2 and 4 bits; without a copy where possible."""
+    """Return the little-endian bytes of an array, packed for 2, 4 and 6 bits; without a copy where possible."""
     flat = np.ascontiguousarray(array).reshape(-1)
     bits = dtype.storage.bits
     if bits in (2, 4):
@@ -138,6 +138,8 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
         padded[: flat.size] = flat.view(np.uint8) & np.uint8((1 << bits) - 1)
         places = (padded[i :: 8 // bits] << np.uint8(i * bits) for i in range(8 // bits))
         flat = functools.reduce(np.bitwise_or, places)
+    elif bits == 6:
+        flat = np.packbits(np.unpackbits(flat.view(np.uint8)[:, None], 1, 6, "little"), bitorder="little")
     return flat.view(np.uint8).data
 
 

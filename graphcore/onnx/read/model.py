@@ -23,7 +23,7 @@ from graphcore.onnx.read.statements import Statement, used_names, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line
-from graphcore.types.dtypes import DType, has_storage_axis
+from graphcore.types.dtypes import TRANSPORT, DType, has_storage_axis
 from graphcore.types.tensor_types import Type
 
 _STEP = 64
@@ -104,7 +104,7 @@ class ModelContext:
         noted = self.semantic.get(name)
         if noted is None or has_storage_axis(noted):  # stored as digits or parts, along another axis
             return stored
-        return noted if noted.storage is stored else stored
+        return noted if stored in (noted.storage, TRANSPORT.get(noted)) else stored
 
     def promotion(self) -> PromotionSystem:
         """Return the promotion system of the model's note; "max" if the note, which is untrusted, is invalid."""

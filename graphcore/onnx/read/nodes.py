@@ -37,7 +37,7 @@ from graphcore.onnx.read.statements import (
 )
 from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import TRANSPORT, DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
 
 _MAX_UNNAMED_BYTES = 4096
@@ -108,15 +108,23 @@ class NodeReader:
             if default is not None:
                 check_declared_default(type_, TensorType(dtype, default.shape), info.name)
             if isinstance(type_, TensorType):
-                type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
+                stored, type_ = type_.dtype, tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
             check_elements(type_, self.model.limits, info.name)
+            is_small = isinstance(type_, TensorType) and type_.dtype in TRANSPORT
+            if is_small and default is not None:
+                default = default.astype(type_.dtype.numpy)
             symbol = self.graph.build.input(type_, info.name if self.is_top else None, default=default)
+            if is_small:
+                symbol = self.graph.build.cast(symbol, stored)
             self.define(info.name, symbol)
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
         type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
+        if is_small := type_.dtype in TRANSPORT:
+            array = array.astype(type_.dtype.numpy)
         producer = Constant(array, True, self.graph.site.origin)
-        self.define(name, self.graph.build.symbol(type_, producer, name if self.is_top else None))
+        symbol = self.graph.build.symbol(type_, producer, name if self.is_top else None)
+        self.define(name, self.graph.build.cast(symbol, dtype) if is_small else symbol)
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         symbol = self.value(info.name)
@@ -128,6 +136,12 @@ class NodeReader:
             change(symbol, type=declared)  # of an operator of another domain
         if isinstance(symbol.type, TensorType) and isinstance(symbol.producer, Node):
             dtype = self.model.dtype(info.name, symbol.type.dtype) if self.is_top else symbol.type.dtype
+            if dtype in TRANSPORT and dtype is not symbol.type.dtype:
+                if symbol.given_name == info.name:  # which the result of the cast takes over
+                    del self.graph.names.taken[info.name]
+                    change(symbol, given_name=None)
+                symbol = self.graph.build.cast(symbol, dtype)
+                self._name(symbol, info.name)
             shape = symbol.type.shape
             if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):
                 shape = declared.shape  # ONNX's checker rejects outputs of unknown rank

@@ -37,6 +37,8 @@ _DTYPE_NAMES = {
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float8e8m0": "float8_e8m0",
     "float4e2m1": "float4_e2m1",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
 }
 """The library's names of dtypes that have another name in schemas."""
 

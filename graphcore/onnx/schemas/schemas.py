@@ -27,6 +27,8 @@ _ELEMENTS = {
     DType.float8_e5m2fnuz: "float8e5m2fnuz",
     DType.float8_e8m0: "float8e8m0",
     DType.float4_e2m1: "float4e2m1",
+    DType.float6_e2m3fn: "float6e2m3",
+    DType.float6_e3m2fn: "float6e3m2",
 }
 """The dtypes that have another name in schemas."""
 

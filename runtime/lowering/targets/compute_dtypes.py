@@ -32,6 +32,7 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.float8_e4m3fnuz: (DType.float32,),
     DType.float8_e5m2fnuz: (DType.float32,),
     DType.float8_e8m0: (DType.float32,),
+    DType.float4_e2m1: (DType.float32,),
     DType.float16: (DType.float32,),
     DType.bfloat16: (DType.float32,),
 }

@@ -20,7 +20,9 @@ from tests.support import reference
 Array = np.ndarray[Any, Any]
 D = DType
 ALL = (*DTYPES, D.int4, D.uint4, D.float8_e4m3fn, D.float8_e5m2)
-FLOATS = frozenset(d for d in ALL if d.is_float)
+SMALL = (D.float6_e2m3fn, D.float6_e3m2fn, D.float4_e2m1)
+"""Floats that models have: the library's ops compute in them too."""
+FLOATS = frozenset(d for d in (*ALL, *SMALL) if d.is_float)
 INTEGERS = frozenset(d for d in ALL if d.is_integer)
 BOOL = frozenset({D.bool})
 NONE: frozenset[DType] = frozenset()

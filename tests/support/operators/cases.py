@@ -22,6 +22,7 @@ DTYPES = (*PROMOTED, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_
 
 FURTHER = (
     DType.int2, DType.uint2, DType.float4_e2m1, DType.float8_e8m0, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz,
+    DType.float6_e2m3fn, DType.float6_e3m2fn,
 )  # fmt: skip
 """The dtypes of ONNX that the library's ops have not and models may have."""
 

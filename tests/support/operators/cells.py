@@ -23,7 +23,7 @@ from tools.kernel_probe.case import Case
 _F4, _E8, _M4, _M5 = DType.float4_e2m1, DType.float8_e8m0, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz
 _NARROW = (
     DType.bfloat16, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2, DType.int2, DType.uint2, _F4, _E8,
-    _M4, _M5,
+    _M4, _M5, DType.float6_e2m3fn, DType.float6_e3m2fn,
 )  # fmt: skip
 
 NOT_LOWERED: Mapping[tuple[str, DType], str] = {

@@ -238,6 +238,7 @@ def _step(dtype: DType) -> float:
 _MANTISSAS = {
     DType.float16: 10, DType.bfloat16: 7, DType.float8_e4m3fn: 3, DType.float8_e5m2: 2, DType.float8_e4m3fnuz: 3,
     DType.float8_e5m2fnuz: 2, DType.tensor_float32: 10, DType.float8_e8m0: 0, DType.float4_e2m1: 1,
+    DType.float6_e2m3fn: 3, DType.float6_e3m2fn: 2,
 }  # fmt: skip
 
 
