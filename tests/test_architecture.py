@@ -106,7 +106,7 @@ TABLES = {
         runtime/lowering/build/ranges.py _BOUNDED _SUMS
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
         runtime/lowering/dtypes/complex_numbers/layers.py SUMS
-        runtime/lowering/dtypes/sequences.py _TAKES_TENSORS
+        runtime/lowering/dtypes/sequences.py _RETURNS_TENSOR _TAKES_TENSORS
         runtime/lowering/expansion/row_switch.py _OWN_WIDTH
         runtime/lowering/report.py _ORDINARY
         runtime/quantizer/weights.py _ARITHMETIC

@@ -250,7 +250,8 @@ LEGALISING: tuple[Pass, ...] = (
         lambda summary, lowering: small_floats.store_as_float8(summary.graph, small_floats.stored(lowering.rules)),
     ),
     Pass(
-        "sequences", "lists of other dtypes, or that the target cannot split into", "ONNX has lists of 13 dtypes",
+        "sequences", "lists and optionals of other dtypes, or lists that the target cannot split into",
+        "ONNX has lists and optionals of 13 dtypes",
         lambda summary, lowering: sequences.needed(summary, lowering.rules),
         lambda summary, lowering: sequences.store(summary.graph, lowering.rules),
     ),

@@ -111,6 +111,42 @@ def test_sequence_and_optional_types_are_written() -> None:
     assert model.graph.input[1].type.optional_type.elem_type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
+@pytest.mark.parametrize("target", TARGETS[:2])
+@pytest.mark.parametrize("dtype", [D.bfloat16, D.int4, D.float8_e5m2, D.float6_e2m3fn, D.float32], ids=str)
+def test_optionals_of_newer_dtypes_are_valid_before_opset_28(dtype: DType, target: TargetName) -> None:
+    kind = TensorType(dtype, ["n"])
+    graph = Graph("g", {"x": kind, "c": TensorType(D.bool, [])})
+    present, (absent,) = (
+        graph.op("Optional", [graph["x"]], None, [OptionalType(kind)])[0],
+        graph.op("Optional", [], {"type": kind}, [OptionalType(kind)]),
+    )
+    with graph:
+        chosen = ops.cond(graph["c"], lambda: present, lambda: absent)
+        (there,) = graph.op("OptionalHasElement", [chosen], None, [TensorType(D.bool, [])])
+        graph.output(there, *graph.op("OptionalGetElement", [present], None, [kind]))
+    model = graph.to_onnx(target=target)
+    onnx.checker.check_model(model, full_check=True)
+    x = np.array([1, 0, 1]).astype(dtype.numpy)
+    for source in (graph, model, Graph.load(model)):
+        loaded = gc.InferenceSession().load(source)
+        for condition in (True, False):
+            has, element = loaded(x, np.array(condition))
+            assert bool(has) is condition
+            assert element.dtype == x.dtype
+            assert element.tobytes() == x.tobytes()
+
+
+def test_optional_of_a_newer_dtype_cannot_leave_a_file() -> None:
+    kind = TensorType(D.bfloat16, ["n"])
+    graph = Graph("g", {"x": kind})
+    graph.output(y=graph.op("Optional", [graph["x"]], None, [OptionalType(kind)])[0])
+    for target in TARGETS:
+        with pytest.raises(
+            GraphError, match=r"export: y is optional\(bfloat16\[n\]\), and ONNX has no optionals of its"
+        ):
+            graph.to_onnx(target=target)
+
+
 def test_layers_and_dtypes_are_in_the_metadata() -> None:
     graph = Graph("g", {"x": TensorType(D.tf32, ["n"]), "i": TensorType(D.index, ["n"])})
     with graph.layer("outer"), graph.layer("inner"):

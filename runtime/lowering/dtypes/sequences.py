@@ -1,4 +1,4 @@
-"""Lists of dtypes that ONNX has no sequences of, stored as lists of a dtype that represents their values.
+"""Lists and optionals of dtypes that ONNX has none of, stored with a dtype that represents their values.
 
 A pass before the others. Elements are cast when they enter a list and when they leave it. A tensor that the target
 cannot split in its dtype is split in a wider one, and the pieces are cast back.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
@@ -27,11 +28,13 @@ LISTED = frozenset(
 )
 """The dtypes that ONNX has sequences of, as they are stored."""
 
-_TAKES_TENSORS = {"SequenceConstruct": 0, "SequenceInsert": 1, "SplitToSequence": 0}
-"""Operators that put tensors into a list, with the position of the first one."""
+_WITH_ELEMENT = (SequenceType, OptionalType)
 
-_RETURNS_TENSOR = frozenset({"SequenceAt", "ConcatFromSequence"})
-"""Operators that return a tensor from a list."""
+_TAKES_TENSORS = {"Optional": 0, "SequenceConstruct": 0, "SequenceInsert": 1, "SplitToSequence": 0}
+"""Operators that put tensors into a list or an optional, with the position of the first one."""
+
+_RETURNS_TENSOR = frozenset({"ConcatFromSequence", "OptionalGetElement", "SequenceAt"})
+"""Operators that return a tensor from a list or an optional."""
 
 
 def needed(summary: Summary, rules: Legality) -> bool:
@@ -47,7 +50,17 @@ def has_unsupported(summary: Summary) -> bool:
 
 
 def store(graph: Graph, rules: Legality) -> Graph:
-    """Return the graph with lists that the target supports."""
+    """Return the graph with lists and optionals that the target supports.
+
+    Raises `GraphError` for an optional that a file cannot take or return; sessions have their own error.
+    """
+    is_file = not rules.runtime.version or rules.runtime.in_file
+    for symbol in (*graph.inputs, *graph.outputs) if is_file and graph.scope.outer is None else ():
+        if isinstance(symbol.type, OptionalType) and _stored_type(symbol.type) != symbol.type:
+            raise GraphError(
+                f"export: {symbol.name} is {symbol.type}, and ONNX has no optionals of its dtype before opset 28",
+                help="cast the element to float32 or int8, and cast it back where it is used",
+            )
     return Rewrite(graph, _SequencePolicy(rules)).run()
 
 
@@ -71,13 +84,15 @@ def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Le
     if node.op_type in _RETURNS_TENSOR:
         result_type = node.outputs[0].type
         source = inputs[0]
-        if not isinstance(result_type, TensorType) or source is None or not isinstance(source.type, SequenceType):
+        if not isinstance(result_type, TensorType) or source is None or not isinstance(source.type, _WITH_ELEMENT):
             return graph.build.emit(node.op_type, inputs, type_, attributes)
         inner = source.type.element
         dtype = inner.dtype if isinstance(inner, TensorType) else result_type.dtype
         result = graph.build.emit(node.op_type, inputs, tensor_type(dtype, result_type.shape), attributes)
         return graph.build.cast(result, result_type.dtype)
-    element = type_.element if isinstance(type_, SequenceType) else None
+    element = type_.element if isinstance(type_, _WITH_ELEMENT) else None
+    if "type" in attributes:  # of an optional without an element
+        attributes = {**attributes, "type": element}
     if not isinstance(element, TensorType):
         return graph.build.emit(node.op_type, inputs, type_, attributes)
     if node.op_type == "SequenceEmpty":
@@ -119,15 +134,13 @@ def _needs_storage(dtype: DType) -> bool:
 
 
 def _stored_type(type_: Type) -> Type:
-    """Return the type with lists that ONNX has; tensors are unchanged."""
-    if isinstance(type_, OptionalType):
-        return OptionalType(_stored_type(type_.element)) if not isinstance(type_.element, TensorType) else type_
-    if not isinstance(type_, SequenceType):
+    """Return the type with lists and optionals that ONNX has; tensors are unchanged."""
+    if not isinstance(type_, _WITH_ELEMENT):
         return type_
     element = type_.element
     if not isinstance(element, TensorType):
-        return SequenceType(_stored_type(element))
+        return type(type_)(_stored_type(element))
     if not _needs_storage(element.dtype):
         return type_
     fit = [d for d in PROMOTIONS.get(element.dtype.storage, ()) if d in LISTED]
-    return SequenceType(tensor_type(fit[0] if fit else DType.float32, element.shape))
+    return type(type_)(tensor_type(fit[0] if fit else DType.float32, element.shape))

@@ -27,6 +27,13 @@ _NARROW = (
 )  # fmt: skip
 
 NOT_LOWERED: Mapping[tuple[str, DType], str] = {
+    **{
+        ("Optional", dtype): (
+            "Neither onnxruntime nor ONNX before opset 28 has optionals of it to give; one that OptionalGetElement and "
+            "OptionalHasElement look into is computed without."
+        )
+        for dtype in _NARROW
+    },
     ("Col2Im", DType.string): "It adds what overlaps, and strings have no sum.",
     ("Loop", DType.string): "onnxruntime loses the strings that each step but the first adds to a result.",
     ("ImageDecoder", DType.uint8): "No kernel decodes images: sessions call Pillow (extra `images`).",
@@ -37,13 +44,6 @@ NOT_LOWERED: Mapping[tuple[str, DType], str] = {
 }
 
 NOT_RUN: Mapping[tuple[str, DType], str] = {
-    **{
-        ("Optional", dtype): (
-            "onnxruntime has no optionals of it to give; one that OptionalGetElement and OptionalHasElement look into "
-            "is computed without."
-        )
-        for dtype in _NARROW
-    },
     ("SplitToSequence", DType.bfloat16): "onnxruntime has no lists of it.",
 }
 
