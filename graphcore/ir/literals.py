@@ -13,7 +13,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MAX_BITS, DType, real_of
+from graphcore.types.dtypes import MAX_BITS, TRANSPORT, DType, real_of
 from graphcore.types.tensor_types import TensorType
 
 
@@ -226,7 +226,8 @@ def _elements_to_check(array: Array, source: DType, cast: Array, target: DType) 
         return [convert(plain.min()), convert(plain.max())]
     wide = cast.astype(np.float64)
     if source.is_float:
-        wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
+        exact = array.astype(np.float64)
+        wrong = ~(np.abs(exact) <= target.max) if target in TRANSPORT else np.isfinite(exact) & ~np.isfinite(wide)
     else:
         # A value rounded up to the first number beyond the dtype would saturate when cast back.
         back = casting.cast_array(cast, target, source)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MAX_BITS, DType
+from graphcore.types.dtypes import MAX_BITS, TRANSPORT, DType
 
 
 def smallest_float(dtype: DType) -> DType:
@@ -292,7 +292,9 @@ def check_literal(value: Scalar, dtype: DType) -> None:
             else ("cast the Symbol to a float first: .cast(DType.float32)")
         )
     elif dtype.is_float:
-        if abs(value) > dtype.max:
+        if isinstance(value, float) and not math.isfinite(value):
+            fix = f"{dtype} has neither infinities nor NaN: cast the Symbol to a wider float, .cast(DType.float32)"
+        elif abs(value) > dtype.max:
             wider = "float32" if abs(value) <= DType.float32.max and dtype.bits < 32 else "float64"
             fix = f"cast the Symbol to a wider float: .cast(DType.{wider})"
             if dtype is DType.float64 or abs(value) > DType.float64.max:
@@ -314,6 +316,8 @@ def holds(value: Scalar, dtype: DType) -> bool:
     if isinstance(value, complex):
         return False
     if dtype.is_float:
+        if isinstance(value, float) and dtype in TRANSPORT:  # which have neither infinities nor NaN
+            return abs(value) <= dtype.max
         if isinstance(value, float):
             # Values overflow only from half a step beyond the greatest finite value.
             return not math.isfinite(value) or abs(value) <= dtype.max or math.isfinite(rounded(value, dtype))

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import DType, Graph, ops
 from graphcore.arrays.external_data import Folder
-from graphcore.errors import ModelError
+from graphcore.errors import DTypeError, ModelError
 from graphcore.ir.graph import TargetName
 from graphcore.onnx.proto.tensors import array_of
 from graphcore.onnx.proto.value_protos import raw
@@ -284,11 +284,27 @@ def test_files_keep_the_dtype_of_small_floats(dtype: DType, target: TargetName) 
     assert {v.type.tensor_type.elem_type for v in (*proto.graph.input, *proto.graph.output)} == {stored}
     read = Graph.load(proto)
     assert read.weights["w"].dtype is dtype
+    rounding = [sum(n.op_type == "Round" for n in p.graph.node) for p in (proto, read.to_onnx(target=target))]
+    assert rounding[0] == rounding[1]  # values that a file notes are not rounded again
     for source in (graph, proto, read):
         model = gc.InferenceSession().load(source)
         assert {t.dtype for t in (*model.inputs.values(), *model.outputs.values())} == {dtype}  # type: ignore[union-attr]
         for got, want in zip(model(weight), (weight * weight[3:4], weight, weight), strict=True):
             same(got.astype(np.float32) + 0, want.astype(np.float32) + 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1000.0, 1000], ids=str)
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_constants_that_small_floats_cannot_hold_are_refused(dtype: DType, value: float) -> None:
+    graph = Graph("constant", {"x": gc.TensorType(dtype, ["n"])})
+    with pytest.raises(DTypeError, match=rf"add: {value} cannot be held in {dtype}"):
+        graph["x"] + value
+    with pytest.raises(DTypeError, match=f"cannot be held in {dtype}"):
+        graph.constant(np.array([1, value]), dtype)
+    graph.output(graph["x"] + float(dtype.max), graph.constant(np.array([0.3, -0.0]), dtype))
+    got = gc.InferenceSession().load(graph)(every(dtype)[:1])
+    same(got[0], np.array([dtype.max]).astype(dtype.numpy))
+    same(got[1], np.array([0.3, -0.0]).astype(dtype.numpy))
 
 
 def test_int32_data_of_float6_with_other_bits_is_refused() -> None:

@@ -140,7 +140,8 @@ class NodeReader:
                 if symbol.given_name == info.name:  # which the result of the cast takes over
                     del self.graph.names.taken[info.name]
                     change(symbol, given_name=None)
-                symbol = self.graph.build.cast(symbol, dtype)
+                type_ = tensor_type(dtype, symbol.type.shape)
+                symbol = self.graph.build.emit("Cast", (symbol,), type_, {"to": dtype, "within": True})
                 self._name(symbol, info.name)
             shape = symbol.type.shape
             if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):

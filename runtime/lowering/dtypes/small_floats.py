@@ -124,7 +124,7 @@ class _SmallFloatPolicy(Policy[_SmallFloatRewrite]):
             return None
         target = self.replaced(node.outputs[0].type)
         if node.op_type == "Cast" and target:
-            return rounded(x, target)
+            return x.graph.build.cast(x, STORAGE) if "within" in node.attributes else rounded(x, target)
         if node.op_type == "QuantizeLinear" and target:
             return _quantized(node, inputs, target)
         if node.op_type == "BitCast":
