@@ -192,11 +192,27 @@ def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -
         computes(node, rules) for part in summary.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
     ):
         return False
+    if (
+        "DequantizeLinear" in summary.op_types
+        and rules.decomposes
+        and any(
+            node.op_type == "DequantizeLinear" and not node.domain and _has_other_scale(node)
+            for part in summary.parts
+            for node in part.nodes
+        )
+    ):
+        return False
     if not all(_keeps(rules, *operator, dtype) for operator in summary.operators for dtype in dtypes):
         # Some operator is illegal for some dtype of the graph: check the combinations that occur.
         if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in summary.parts):
             return False
     return all(map(_has_own_outputs, summary.parts))
+
+
+def _has_other_scale(node: Node) -> bool:
+    """Return True if a DequantizeLinear returns another dtype than its scale's, for which there is no kernel."""
+    scale = node.inputs[1]
+    return scale is not None and scale.type.dtype is not node.outputs[0].type.dtype
 
 
 def _needs_rewrite(node: Node, rules: Legality) -> bool:

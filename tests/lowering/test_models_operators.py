@@ -247,6 +247,19 @@ def test_quantization_takes_every_dtype_of_the_schema(dtype: DType, source: DTyp
     np.testing.assert_array_equal(back.astype(np.float32), plain.astype(scale.dtype).astype(np.float32))
 
 
+@pytest.mark.parametrize("target", [D.float32, D.float16, D.bfloat16], ids=str)
+@pytest.mark.parametrize("scale", [D.float32, D.float16, D.bfloat16, D.float8_e8m0], ids=str)
+@pytest.mark.parametrize("dtype", QUANTIZED, ids=str)
+def test_scale_of_another_dtype_than_the_result(dtype: DType, scale: DType, target: DType) -> None:
+    x = np.array([[0, 1, 1, -1 if dtype.is_signed or dtype.is_float else 1]], np.float32).astype(dtype.numpy)
+    factor = np.array([[0.5, 4]], np.float32).astype(scale.numpy)
+    attributes: dict[str, Any] = {"axis": 1, "block_size": 2, "output_dtype": target.onnx}
+    result = run("DequantizeLinear", x, factor, opset=28 if dtype.bits == 6 else 25, **attributes)
+    assert result.dtype == target.numpy
+    want = x.astype(np.float32) * np.repeat(factor.astype(np.float32), 2, 1)
+    np.testing.assert_array_equal(result.astype(np.float32), want)
+
+
 @pytest.mark.parametrize("dtype", FLOAT8, ids=str)
 @pytest.mark.parametrize("form", ["one", "rows"])
 def test_products_of_quantized_float8_are_those_of_the_numbers_that_are_meant(form: str, dtype: DType) -> None:
