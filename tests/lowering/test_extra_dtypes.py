@@ -255,6 +255,19 @@ def test_quantized_small_floats_round_once_and_come_back(dtype: DType, granulari
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("precision", [D.float32, D.float16, D.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_small_floats_are_quantized_at_a_precision(dtype: DType, precision: DType) -> None:
+    x, scale = np.linspace(-9, 9, 4000, dtype=np.float32).reshape(8, -1), np.linspace(0.3, 1.7, 8, dtype=np.float32)
+    attributes: dict[str, Any] = {"axis": 0, "precision": precision.onnx, "output_dtype": dtype.onnx}
+    model = model_of([helper.make_node("QuantizeLinear", ["x", "s"], ["y"], **attributes)], {"x": x, "s": scale}, ["y"])
+    model.opset_import[0].version = 28
+    (result,) = gc.InferenceSession(precision="exact").load(model)(x, scale)
+    quotient = x.astype(precision.numpy) / scale.astype(precision.numpy)[:, None]
+    same(result, quotient.astype(np.float32).astype(dtype.numpy))
+
+
+@pytest.mark.numbers
 @pytest.mark.parametrize("other", [*SIXES, D.uint(6), D.int(6), D.uint(2), D.uint(12)], ids=str)
 @pytest.mark.parametrize("dtype", SIXES, ids=str)
 def test_bits_of_float6_are_seen_as_other_dtypes_and_back(dtype: DType, other: DType) -> None:

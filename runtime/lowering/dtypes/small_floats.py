@@ -181,11 +181,12 @@ def _quantized(node: Node, inputs: Inputs, target: DType) -> Symbol:
     assert x is not None
     assert scale is not None
     graph = x.graph
-    wide, factor = graph.build.cast(x, _F32), _broadcast_scale(graph.build.cast(scale, _F32), x, node.attributes)
+    own = DType.of(node.attributes.get("precision") or _F32.onnx)
+    wide, factor = graph.build.cast(x, own), _broadcast_scale(graph.build.cast(scale, own), x, node.attributes)
     result = graph.build.emit("Div", (wide, factor), wide.type)
     zero = inputs[2] if len(inputs) > 2 else None
     if zero is not None and not (isinstance(zero.producer, Constant) and not zero.producer.array.any()):
-        shift = _broadcast_scale(graph.build.cast(zero, _F32), x, node.attributes)
+        shift = _broadcast_scale(graph.build.cast(zero, own), x, node.attributes)
         result = graph.build.emit("Add", (result, shift), wide.type)
     return rounded(result, target)
 
@@ -213,12 +214,12 @@ def _broadcast_scale(scale: Symbol, x: Symbol, attributes: Mapping[str, Any]) ->
         line = tensor_type(_I64, _shape([x.shape[axis]]))
         place = graph.build.emit("Range", (graph.build.scalar(0, _I64), end, graph.build.scalar(1, _I64)), line)
         place = graph.build.emit("Div", (place, graph.build.scalar(block, _I64)), line)
-        return graph.build.emit("Gather", (scale, place), tensor_type(_F32, x.shape), {"axis": axis})
+        return graph.build.emit("Gather", (scale, place), tensor_type(scale.dtype, x.shape), {"axis": axis})
     if scale.shape[0] == 1:
-        return graph.build.emit("Squeeze", (scale, graph.build.vector([0])), tensor_type(_F32, _shape([])))
+        return graph.build.emit("Squeeze", (scale, graph.build.vector([0])), tensor_type(scale.dtype, _shape([])))
     column = [-1] + [1] * (x.rank - 1 - axis)
     shape_of = _shape([scale.shape[0], *(Dim(1) for _ in column[1:])])
-    return graph.build.emit("Reshape", (scale, graph.build.vector(column)), tensor_type(_F32, shape_of))
+    return graph.build.emit("Reshape", (scale, graph.build.vector(column)), tensor_type(scale.dtype, shape_of))
 
 
 _SCALAR = tensor_type(_I64, _shape([]))
