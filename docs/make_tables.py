@@ -30,6 +30,9 @@ by `python docs/make_tables.py`.
 - *refused*: a `DTypeError` when the op is called; for integers of more than 64 bits possibly when the graph is lowered.
 - *parts*, of complex64 and complex128: computed on the real and imaginary parts, under "array_api" and
   `promotion.system("max", complex=True)`.
+
+float6_e2m3fn, float6_e3m2fn and float4_e2m1 have no column: each op that takes float8_e4m3fn takes them, except
+random numbers, computes in float32 and rounds once.
 """
 
 

@@ -231,6 +231,7 @@ def test_mapping_that_changes_while_it_is_saved_is_refused(tmp_path: Path) -> No
         ({"w": np.float32(1)}, None, DTypeError, "must be an array"),
         ({"w": np.zeros(2, ml_dtypes.int4)}, None, DTypeError, "int4, which safetensors files cannot store"),
         ({"w": np.zeros(2, ml_dtypes.float4_e2m1fn)}, None, DTypeError, "float4_e2m1"),
+        ({"w": np.zeros(4, ml_dtypes.float6_e2m3fn)}, None, DTypeError, "float6_e2m3fn, which safetensors"),
         ({"w": np.array(["a"], object)}, None, DTypeError, "string"),
         ({"w": np.zeros(2, np.complex128)}, None, DTypeError, "complex128"),
         ({"__metadata__": np.zeros(2)}, None, ExportError, "a tensor cannot be called"),
