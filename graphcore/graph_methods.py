@@ -261,7 +261,7 @@ def to_onnx(
 
     Args:
         target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for a plain onnxruntime
-            session of that provider.
+            session of that provider. For "onnx", a loaded model in which nothing changed is written as it was read.
         precision: "exact", or "fast" to keep consecutive ops on floats narrower than float32 in float32. By default
             "exact", but onnxruntime's own kernels compute float16 and bfloat16 of imported models.
         inline: If True, calls of functions are replaced by their bodies. Otherwise they are functions of the model

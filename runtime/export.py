@@ -20,6 +20,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
 from graphcore.onnx.proto.model_proto import encode, join, within_limit
 from graphcore.onnx.proto.value_protos import Chunk, External, raw
+from graphcore.onnx.read.source import Source, source_of
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
@@ -89,6 +90,16 @@ def lowered(graph: Graph, target: TargetName, precision: Precision | None = "exa
     return write_graph(graph, Options(target, precision)).graph
 
 
+def _as_read(graph: Graph, options: Options) -> Source | None:
+    """Return the model that a graph was read from, if that is what the options ask for."""
+    source = source_of(graph)
+    if source is None or replace(options, optimize=None, opset=None, ir_version=None) != Options("onnx"):
+        return None
+    pairs = zip((options.opset, options.ir_version), source.versions, strict=True)
+    same = options.optimize in (None, "off") and all(wanted in (None, version) for wanted, version in pairs)
+    return source if same else None
+
+
 def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
     target, precision = options.target, options.precision
     level: Optimize = ("all" if TARGETS[target].table else "off") if options.optimize is None else options.optimize
@@ -132,7 +143,7 @@ def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
 
 def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
     """Return a ModelProto, as `Graph.to_onnx` says."""
-    encoded = join(write_graph(graph, options).encoded())
+    encoded = join((_as_read(graph, options) or write_graph(graph, options)).encoded())
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
@@ -161,9 +172,10 @@ def export(
 ) -> None:
     """Write a file, as `Graph.export` says."""
     file = os.path.realpath(os.fspath(path))
-    result = write_graph(graph, options)
+    result = _as_read(graph, options) or write_graph(graph, options)
     if external_data is None:
-        arrays = [s.producer.array for s in result.graph.symbols if isinstance(s.producer, Constant)]
+        written = result.graph if isinstance(result, WrittenGraph) else graph
+        arrays = [s.producer.array for s in written.symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
@@ -213,7 +225,7 @@ def _with_progress(progress: ProgressOption, total: int) -> Iterator[Callable[[S
 class _Data:
     """The file of weights beside a model, each aligned to a page."""
 
-    def __init__(self, written_graph: WrittenGraph, name: str) -> None:
+    def __init__(self, written_graph: WrittenGraph | Source, name: str) -> None:
         """name: of the file, as a rule."""
         self._written_graph = written_graph
         self._name = name

@@ -88,6 +88,11 @@ class Folder:
         self._links = links
         self._files: dict[str, memoryview] = {}
 
+    @property
+    def is_used(self) -> bool:
+        """True if a file was opened."""
+        return bool(self._files)
+
     def content(self, location: str, tensor: str) -> memoryview:
         """Return the memory-mapped content of a file in the folder.
 

@@ -72,6 +72,9 @@ class GraphBuilder:
                 help="name its value: ops.buffer_load(buffer).name = ...",
             )
         old = symbol.given_name
+        enclosing: Graph | None = graph
+        while enclosing is not None:
+            enclosing.source, enclosing = None, enclosing.scope.outer
         outputs = graph.names.renamed(symbol, checked_name(name, "name"), graph.named_outputs)
         if old in graph._defaults:
             graph._defaults[name] = graph._defaults.pop(old)

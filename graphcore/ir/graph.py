@@ -115,6 +115,7 @@ class Graph(GraphMethods, metaclass=Attached):
         self.metadata: dict[str, str] = {}
         self.folded: dict[str, str] = {}  # weights that a pass turned into constants, with the name of the pass
         self.opsets: dict[str, int] = {}  # opset versions of other domains, from the imported model
+        self.source: object = None  # the model that the graph was read from, until a Symbol is renamed
         self.edits = 0  # the number of calls of `insert_transformation`, by which a Model detects changes
         self.site = Site()
         self.scope = Scope()

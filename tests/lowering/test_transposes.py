@@ -97,7 +97,7 @@ def test_cubic_resize_between_transposes(dtype: str, between: bool, dims: Any) -
     )
     x = np.random.default_rng(0).normal(size=[d if isinstance(d, int) else 8 for d in dims]).astype(dtype)
     want = plain(model, x, optimizes=False)
-    graph = Graph.load(model)
+    graph = Graph.load(model, promotion="max")  # else target "onnx" writes the model as it was read
     for got, target in itertools.product((gc.InferenceSession().load(model)(x)[0],), ("cpu", "onnx")):
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(plain(graph.to_onnx(target=target), x), want)  # type: ignore[arg-type]

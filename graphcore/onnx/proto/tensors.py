@@ -164,6 +164,11 @@ _MAX_NAME_LENGTH = 256
 """Characters of a name that are shown in errors."""
 
 
+def external_content(proto: onnx.TensorProto, folder: Folder) -> memoryview:
+    """Return the content of a tensor with external data. Raises as `array_of`."""
+    return _external(proto, folder, _TensorName(proto), DType.of(proto.data_type), math.prod(proto.dims))
+
+
 def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DType, count: int) -> memoryview:
     entries = {entry.key: entry.value for entry in proto.external_data}
     check_text((*entries, *entries.values()), str(name))

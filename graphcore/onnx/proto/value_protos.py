@@ -107,7 +107,12 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
     if place is None:
         return [head, *nested(9, [content])]
     length = len(content) if is_packed else array.nbytes
-    return [b"".join((head, _place(*place), _entry("length", str(length)), _EXTERNAL))]
+    return [head + placed(place, length)]
+
+
+def placed(place: tuple[str, int], length: int) -> bytes:
+    """Encode the fields of a TensorProto for external data of a length at a place: a file and an offset."""
+    return b"".join((_place(*place), _entry("length", str(length)), _EXTERNAL))
 
 
 _MAX_COPIED_BYTES = 1024

@@ -31,7 +31,8 @@ from graphcore.onnx.read.checks import check_model
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.model import constants_of as constants_of
 from graphcore.onnx.read.nodes import NodeReader, graph_name
-from graphcore.onnx.read.statements import BodyStatements
+from graphcore.onnx.read.source import Source, state_of
+from graphcore.onnx.read.statements import BodyStatements, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
 from graphcore.onnx.schemas.runtime_operators import installed as installed
 from graphcore.promotion import PromotionSystem
@@ -154,7 +155,7 @@ def load(
     """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
     labels = callable_labels(custom_ops)
     opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
-    return read(
+    graph = read(
         opened,
         implicit_casts=implicit_casts,
         promotion=promotion,
@@ -162,6 +163,13 @@ def load(
         custom_ops=labels,
         defaults=defaults,
     )
+    if promotion is None and not implicit_casts:
+        versions = versions_of(opened.proto.opset_import).get(""), opened.proto.ir_version
+        graph.source = Source(
+            opened.name, opened.content, opened.folder, versions, state_of(graph), opened.is_overwritten
+        )
+    opened.forget()
+    return graph
 
 
 def read(

@@ -1,0 +1,179 @@
+"""The fields of a model beside its operators and values: read with a Graph, and written back."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import graphcore as gc
+from graphcore.errors import ModelError
+from tests.onnx.test_backend_suite import CHUNKS, POOLS, Runner, shared_runner
+from tests.support.model_fields import decorate, differences, unchanged
+from tests.support.trained import PACKAGES
+
+
+@pytest.fixture(scope="module")
+def runner() -> Runner:
+    return shared_runner()
+
+
+def full_model() -> onnx.ModelProto:
+    """Return a model with a function, a body, unused inputs and initializers, and every field filled."""
+    f32 = TensorProto.FLOAT
+    value = functools.partial(helper.make_tensor_value_info, elem_type=f32)
+    pair = np.array([1, 2], np.float32)
+    body = helper.make_graph([helper.make_node("Neg", ["h"], ["r"], name="/if/Neg")], "b", [], [value("r", shape=[2])])
+    other = helper.make_graph([helper.make_node("Abs", ["h"], ["s"], name="/if/Abs")], "c", [], [value("s", shape=[2])])
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["m"], name="/layer/Mul"),
+        helper.make_node("Add", ["m", "m"], ["h"]),
+        helper.make_node("If", ["flag"], ["i"], name="/layer/If", then_branch=body, else_branch=other),
+        helper.make_node("Constant", [], ["c"], name="/Constant", value=numpy_helper.from_array(pair)),
+        helper.make_node("Twice", ["i"], ["t"], domain="local", name="/layer/Twice", overload="f"),
+        helper.make_node("Sub", ["t", "c"], ["y"], name="/layer/Sub"),
+    ]
+    function = helper.make_function(
+        "local",
+        "Twice",
+        ["a"],
+        ["b"],
+        [helper.make_node("Add", ["a", "a"], ["b"], name="inner")],
+        [helper.make_opsetid("", 17)],
+        overload="f",
+    )
+    graph = helper.make_graph(
+        nodes,
+        "full",
+        [value("x", shape=["n"]), value("flag", elem_type=TensorProto.BOOL, shape=[]), value("unused", shape=["k", 3])],
+        [value("y", shape=[2])],
+        [
+            numpy_helper.from_array(pair + 2, "w"),
+            numpy_helper.from_array(np.zeros(9), "unused weight"),
+        ],
+        value_info=[value("m", shape=[2]), value("h", shape=[2])],
+    )
+    graph.quantization_annotation.add(tensor_name="m").quant_parameter_tensor_names.add(key="SCALE", value="w")
+    model = helper.make_model(
+        graph,
+        functions=[function],
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("local", 1)],
+        ir_version=10,
+        producer_name="maker",
+        producer_version="2.1",
+        domain="org.example",
+        model_version=5,
+    )
+    model.configuration.add(name="two", num_devices=2)
+    model.graph.node[0].device_configurations.add(configuration_id="two").pipeline_stage = 1
+    training = model.training_info.add()
+    training.initialization.name = "start"
+    decorate(model, iter(range(1000)))
+    return model
+
+
+@pytest.mark.parametrize("source", ["path", "bytes", "proto"])
+def test_unchanged_model_full(tmp_path: Path, source: str) -> None:
+    model = full_model()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    content: Any = {"path": path, "bytes": path.read_bytes(), "proto": model}[source]
+    graph = gc.Graph.load(content)
+    graph.export(tmp_path / "again.onnx", target="onnx")
+    assert differences(model, onnx.load(tmp_path / "again.onnx")) == []
+    assert differences(model, graph.to_onnx(target="onnx", opset=17)) == []
+    assert differences(model, graph.to_onnx(target="onnx", opset=18))
+
+
+@pytest.mark.parametrize("chunk", [*range(CHUNKS), POOLS])
+def test_unchanged_model_node_tests(runner: Runner, chunk: int | str) -> None:
+    outcomes = {name: runner.outcome(name, "unchanged") for name in runner.part(chunk, CHUNKS)}
+    assert {name: outcome for name, outcome in outcomes.items() if outcome not in ("ok", "not loaded")} == {}
+    assert "ok" in outcomes.values()
+
+
+def packaged() -> list[Path]:
+    """Return the models in ONNX's package, and in packages of trained models."""
+    folders = [Path(onnx.__file__).parent / "backend/test/data"]
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        folders += [Path(folder) for folder in (spec.submodule_search_locations or () if spec is not None else ())]
+    return sorted(path for folder in folders for path in folder.rglob("*.onnx"))
+
+
+@pytest.mark.parametrize("path", packaged(), ids=lambda path: path.parent.name + path.stem)
+def test_unchanged_model_packaged(path: Path) -> None:
+    assert unchanged(onnx.load(path)) in ("ok", "not loaded")
+
+
+def large_model() -> onnx.ModelProto:
+    """Return a model with weights inside of it, in a Constant and in a body, of more than 1024 bytes."""
+    array = np.arange(2000, dtype=np.float32)
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[2000])
+    constant = helper.make_node("Constant", [], ["d"], value=numpy_helper.from_array(array + 2, "inner"))
+    body = helper.make_graph([constant], "b", [], [value("d")])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(array + 1, "c")),
+        helper.make_node("If", ["flag"], ["i"], then_branch=body, else_branch=body),
+        helper.make_node("Sum", ["x", "w", "c", "i", "small"], ["y"]),
+    ]
+    inputs = [value("x"), helper.make_tensor_value_info("flag", TensorProto.BOOL, [])]
+    weights = [numpy_helper.from_array(array, "w"), helper.make_tensor("small", TensorProto.FLOAT, [1], [1.0])]
+    graph = helper.make_graph(nodes, "large", inputs, [value("y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    decorate(model, iter(range(1000)))
+    return model
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+@pytest.mark.parametrize("to_external", [None, True])
+def test_unchanged_model_external_data(tmp_path: Path, is_external: bool, to_external: bool | None) -> None:
+    model = large_model()
+    expected = onnx.ModelProto.FromString(model.SerializeToString())
+    onnx.save(
+        model, tmp_path / "m.onnx", save_as_external_data=is_external, size_threshold=0, convert_attribute=is_external
+    )
+    graph = gc.Graph.load(tmp_path / "m.onnx")
+    (tmp_path / "new").mkdir()
+    graph.export(tmp_path / "new/m.onnx", target="onnx", external_data=to_external)
+    assert (tmp_path / "new/m.onnx.data").exists() is bool(to_external)
+    written = onnx.load(tmp_path / "new/m.onnx")
+    for tensor in written.graph.initializer:
+        tensor.ClearField("data_location")  # onnx.load leaves DEFAULT in it
+    assert differences(expected, written) == []
+
+
+def test_unchanged_model_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(large_model(), path)
+    graph = gc.Graph.load(path)
+    graph.export(path, target="onnx")  # replaces the file, and the mapped one stays
+    graph.export(tmp_path / "again.onnx", target="onnx")
+    graph = gc.Graph.load(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"export: .*m.onnx was changed since it was loaded.*\n.*load it again"):
+        graph.to_onnx(target="onnx")
+
+
+@pytest.mark.parametrize("edit", ["name", "value", "body", "insert", "node"])
+def test_changed_model_is_written_anew(edit: str) -> None:
+    graph = gc.Graph.load(full_model())
+    if edit == "name":
+        graph.name = "other"
+    elif edit == "value":
+        graph["m"].name = "other"
+    elif edit == "body":
+        body = next(n.attributes["then_branch"] for n in graph.nodes if n.op_type == "If")
+        body.outputs[0].name = "other"
+    elif edit == "insert":
+        graph["m"].insert_transformation(lambda m: m * 2)
+    else:
+        graph["unused"].reshape(-1)
+    written = graph.to_onnx(target="onnx")
+    assert not written.functions  # the function is expanded
