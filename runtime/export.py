@@ -61,7 +61,7 @@ class WrittenGraph:
 
     def encoded(self, external: External | None = None) -> list[Chunk]:
         """Return the ModelProto in chunks."""
-        return encode(self.graph, external, ir=self.ir, versions=self.versions)
+        return encode(self.graph, external, ir=self.ir, versions=self.versions, keeps_fields=True)
 
 
 def write_graph(graph: Graph, options: Options) -> WrittenGraph:

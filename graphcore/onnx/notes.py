@@ -31,9 +31,18 @@ BUFFERS = rewrite.NOTE
 NODE_ACCURACY = "graphcore.accuracy"
 """The key of a node that may be less accurate."""
 
+NODE_LAYER = "graphcore.layer"
+"""The key of a node for its layer."""
+
+NODE_SOURCE = "graphcore.from"
+"""The key of a node that a pass made of a node of a file: the name of that node, or of its first result."""
+
 VALUE_DTYPE = "graphcore.dtype"
 VALUE_BUFFER = "graphcore.buffer"
 """The keys of a value for its own dtype, and for its being a buffer."""
+
+WRITTEN_ANEW = frozenset({NODE_ACCURACY, NODE_LAYER, VALUE_DTYPE, VALUE_BUFFER})
+"""The keys of nodes and values that the Graph has: they are not kept as fields of the file."""
 
 
 def entries(notes: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import linecache
 import os
 import sys
 from types import CodeType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Packages beside graphcore/ are imported through symbolic links in it: both paths belong to the library.
@@ -57,19 +57,54 @@ class Line(NamedTuple):
         return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
 
 
-class Imported(Line):
-    """A line that loaded a third-party model: the origin of its nodes, and of the nodes that passes derive from them.
+class OfFile(Line):
+    """A line that loaded a model: the origin of its nodes, and of the nodes that passes derive from them.
 
-    Such nodes keep the numerical results of the kernels that the model was written for.
+    The origin of each node of a file has its `NodeFields` as further items.
     """
 
     __slots__ = ()
 
+    def __new__(cls, path: str, number: int, *fields: str | bytes) -> Self:
+        return tuple.__new__(cls, (path, number, *fields))
 
-class Loaded(Line):
-    """A line that loaded a model written by this package: the origin of its nodes."""
+    @property
+    def fields(self) -> NodeFields | None:
+        """The fields of the node in the file; None if they were not read."""
+        return NodeFields(*self[2:]) if len(self) > 2 else None
+
+
+class Imported(OfFile):
+    """A line that loaded a third-party model. Its nodes keep the numbers of the kernels that it was written for."""
 
     __slots__ = ()
+
+
+class Loaded(OfFile):
+    """A line that loaded a model written by this package."""
+
+    __slots__ = ()
+
+
+class NodeFields(NamedTuple):
+    """The fields of a node of a file that do not say what it computes, encoded, and those by which it is recognised.
+
+    output: the name of its first result. name: the field, empty if there is none. rest: all others.
+    """
+
+    op_type: str
+    domain: str
+    output: str
+    name: bytes
+    rest: bytes
+
+    @property
+    def label(self) -> str:
+        """The name of the node, or that of its first result."""
+        start = 1  # after the tag: the length, whose last byte is below 128
+        while self.name[start : start + 1] > b"\x7f":
+            start += 1
+        return self.name[start + 1 :].decode() or self.output
 
 
 class PromotedLine(Line):
@@ -163,7 +198,7 @@ def promoted(origin: Origin | Line | None, cause: tuple[Any, ...]) -> Origin | L
     """Return an origin with the cause of an implicit cast. Origins of loaded models do not change."""
     if type(origin) is tuple:  # the common case; a Line has another type
         return origin[0], origin[1], cause  # type: ignore[return-value]
-    if origin is None or isinstance(origin, (Imported, Loaded)):
+    if origin is None or isinstance(origin, OfFile):
         return origin
     result = PromotedLine(*origin[:2])
     result.cause = cause

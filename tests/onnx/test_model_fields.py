@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +179,83 @@ def test_changed_model_is_written_anew(edit: str) -> None:
         graph["unused"].reshape(-1)
     written = graph.to_onnx(target="onnx")
     assert not written.functions  # the function is expanded
+
+
+def by_output(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    return {node.output[0]: node for node in model.graph.node}
+
+
+def assert_same_nodes(before: onnx.ModelProto, after: onnx.ModelProto, *names: str) -> None:
+    """Compare the fields that do not say what nodes compute, by the names of their results."""
+    for name in names:
+        old, new = (onnx.NodeProto.FromString(by_output(m)[name].SerializeToString()) for m in (before, after))
+        for node in (old, new):
+            node.ClearField("input")
+            node.ClearField("attribute")
+        assert differences(old, new) == []
+
+
+EDITS: dict[str, Callable[[gc.Graph], gc.Graph]] = {
+    "optimize": lambda graph: graph.optimize(),
+    "with_dims": lambda graph: graph.with_dims(n=2),
+    "replace": lambda graph: graph.replace("y", lambda y: y * 1),
+    "with_weights": lambda graph: graph.with_weights({"w": np.ones(2, np.float32)}),
+    "quantize": lambda graph: gc.quantize(graph, "int8").graph,
+    "astype": lambda graph: graph.astype("float64"),
+    "extract": lambda graph: graph.extract(outputs=["h", "i"]),
+    "pickle": lambda graph: pickle.loads(pickle.dumps(graph)),
+}
+
+
+@pytest.mark.parametrize("target", ["onnx", "cpu"])
+@pytest.mark.parametrize("edit", [*EDITS])
+def test_fields_of_nodes_kept(edit: str, target: Any) -> None:
+    model = full_model()
+    written = EDITS[edit](gc.Graph.load(model, promotion="max")).to_onnx(target=target)
+    assert_same_nodes(model, written, "m", "h", "i")
+    bodies = [a.g.node[0] for a in by_output(written)["i"].attribute]
+    assert {node.name for node in bodies} >= {"/if/Neg", "/if/Abs"} or edit == "astype"
+
+
+def test_fields_of_nodes_renamed_value() -> None:
+    model = full_model()
+    written = gc.Graph.load(model).rename({"m": "other"}).to_onnx(target="onnx")
+    node = by_output(written)["other"]
+    assert (node.name, node.doc_string) == ("/layer/Mul", model.graph.node[0].doc_string)
+
+
+def pytorch_model() -> onnx.ModelProto:
+    """Return a model whose nodes a target decomposes, with the metadata that PyTorch writes."""
+    nodes = [
+        helper.make_node("Mod", ["x", "x"], ["m"], name="node_mod"),
+        helper.make_node("Relu", ["m"], ["y"], name="node_relu"),
+    ]
+    for node in nodes:
+        node.doc_string = "a doc"
+        node.metadata_props.add(key="namespace", value=": Net/layer: Linear/mod: aten.fmod")
+        node.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="File ...")
+    x, y = ([helper.make_tensor_value_info(name, TensorProto.INT16, [4])] for name in "xy")
+    graph = helper.make_graph(nodes, "main_graph", x, y)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10, producer_name="pytorch")
+
+
+def test_fields_of_nodes_derived() -> None:
+    model = pytorch_model()
+    written = gc.Graph.load(model).to_onnx(target="cpu")
+    nodes = {node.name: node for node in written.graph.node}
+    derived = [node for node in written.graph.node if any(p.key == "graphcore.from" for p in node.metadata_props)]
+    assert "node_mod" in nodes or "node_relu" in nodes
+    assert derived
+    for node in derived:
+        properties = {p.key: p.value for p in node.metadata_props}
+        assert properties["namespace"] == ": Net/layer: Linear/mod: aten.fmod"
+        assert properties["graphcore.from"] in ("node_mod", "node_relu")
+        assert "pkg.torch.onnx.stack_trace" not in properties
+        assert not node.doc_string
+
+
+def test_fields_of_nodes_ignored_to_run() -> None:
+    graph = gc.Graph.load(full_model())
+    model = gc.InferenceSession().load(graph)
+    (result,) = model(x=np.ones(2, np.float32), flag=np.array(True), unused=np.ones((1, 3), np.float32))
+    np.testing.assert_array_equal(result, [-13, -18])

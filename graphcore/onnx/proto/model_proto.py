@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ from graphcore.onnx.proto.value_protos import (
     External,
     block,
     encoded_type,
+    fields_of,
     integer,
     integers,
     metadata,
@@ -42,6 +44,7 @@ from graphcore.onnx.proto.value_protos import (
     value_info,
     varint,
 )
+from graphcore.support.source_lines import Imported, Loaded, NodeFields, OfFile
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType
 
@@ -69,6 +72,7 @@ def encode(
     *,
     ir: int | None = None,
     versions: Mapping[str, int] = MappingProxyType({}),
+    keeps_fields: bool = False,
 ) -> list[Chunk]:
     """Return the ModelProto in ordered chunks; large weights are memoryviews of their arrays.
 
@@ -77,9 +81,11 @@ def encode(
         external: Returns the location of initializers that are stored outside of the model.
         ir: The version of the file format, by default the newest.
         versions: Of domains, where they differ from the graph's.
+        keeps_fields: If True, nodes of files have the names and other fields that they were read with. Otherwise each
+            node has the name of its first result, by which runs are traced to nodes.
     """
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
-    body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata)))
+    body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
@@ -138,21 +144,23 @@ class _NameScope:
     external: External | None = None
     prefix: str = ""
     """The unique prefix of the names of a body."""
-    outer: list[bytes] = field(default_factory=list)
+    outer: list[bytes] = dataclass_field(default_factory=list)
     """The names, by number, of the Symbols of the outer graph."""
-    bodies: Iterator[int] = field(default_factory=count)
+    bodies: Iterator[int] = dataclass_field(default_factory=count)
     around: str = ""
     """The prefix of the outer graph."""
-    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    noted: Mapping[str, Mapping[str, str]] = dataclass_field(default_factory=dict)
     """The notes of values, by name."""
     is_named: bool = False
     """True if inputs and outputs keep their names, by which an operator of the runtime knows them."""
+    keeps_fields: bool = False
+    """True if nodes of files have their fields."""
 
     def inside(self, graph: Graph, names: list[bytes], domain: str) -> _NameScope:
         """Return the scope of a body of a node of `graph`, which has these names. domain: of the node."""
         prefix = f"{self.prefix or _unused_prefix(graph.names.taken)}{next(self.bodies)}/"
         is_named = domain not in ONNX_DOMAINS
-        return _NameScope(self.external, prefix, names, self.bodies, self.prefix, is_named=is_named)
+        return _NameScope(self.external, prefix, names, self.bodies, self.prefix, {}, is_named, self.keeps_fields)
 
 
 def _unused_prefix(taken: Iterable[str]) -> str:
@@ -215,6 +223,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
     written = []
     taken = graph.names.taken
     prefix = scope.prefix
+    fields = _FileFields(graph) if scope.keeps_fields else None
     for node in graph.nodes:
         operator = (node.op_type, node.domain, node.layer)
         cached = shared.get(operator)
@@ -224,7 +233,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
         stem, tail = cached
         inputs, outputs = node.inputs, node.outputs
         if len(inputs) != 2 or len(outputs) != 1 or node.attributes or scope.is_named:
-            content = _node(node, names, tail, scope)
+            content = _node(node, names, tail, scope, fields)
         else:  # most nodes: in a third of the time
             (lhs, rhs), (output,) = inputs, outputs
             name = output.given_name
@@ -237,13 +246,71 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
             result = names[output.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
             first = _ABSENT if lhs is None else names[lhs.id] or _name_symbol(lhs, names, prefix)
             second = _ABSENT if rhs is None else names[rhs.id] or _name_symbol(rhs, names, prefix)
-            content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
+            if fields is None:
+                content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
+            else:
+                label, rest = fields.of(node, name)
+                if label is None:
+                    label = b"\x1a" + result
+                content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, label, tail, rest))
         size = len(content)
         written.append((_NODE[size] if size < 128 else b"\x0a" + varint(size)) + content)
     return written
 
 
-def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> bytes:
+class _FileFields:
+    """The fields that nodes of files have beside what they compute: those of the file, or the name of their source."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._owners: dict[int, Node] | None = None
+        """The nodes that are still those of a file, by the identity of their origin."""
+
+    def of(self, node: Node, result: str | None) -> tuple[bytes | None, bytes]:
+        """Return the encoded name, None for the usual one, and the other fields. result: name of the first result."""
+        origin: Any = node.origin
+        if type(origin) not in _OF_FILE or len(origin) == 2:
+            return None, b""
+        _, _, op_type, domain, output, name, rest = origin  # faster than its `fields`
+        if op_type == node.op_type and domain == node.domain:
+            if output == result:
+                return name, rest
+            if self._owners is None:
+                self._owners = self._find_owners()
+            if self._owners[id(origin)] is node:
+                return name, rest
+        return None, _derived(origin.fields)
+
+    def _find_owners(self) -> dict[int, Node]:
+        owners: dict[int, Node] = {}
+        for node in self._graph.nodes:
+            origin = node.origin
+            fields = origin.fields if isinstance(origin, OfFile) else None
+            if fields is not None and (node.op_type, node.domain) == fields[:2]:
+                is_first = id(origin) not in owners
+                if is_first or (node.outputs and node.outputs[0].given_name == fields.output):
+                    owners[id(origin)] = node
+        return owners
+
+
+_OF_FILE = frozenset({Imported, Loaded})
+_GROUPS = (b"namespace", b"pkg.torch.onnx.class_hierarchy", b"pkg.torch.onnx.name_scopes")
+"""The keys of PyTorch's metadata by which viewers and profilers group nodes."""
+
+
+@functools.lru_cache(4096)
+def _derived(fields: NodeFields) -> bytes:
+    """Return the fields of a node that a pass made of a node of a file."""
+    content = memoryview(fields.rest)
+    groups = []
+    for field, start, first, end in fields_of(content):
+        keys = (content[first + a : first + b] for own, _, a, b in fields_of(content[first:end]) if own == 1)
+        if field == 9 and any(key in _GROUPS for key in keys):
+            groups.append(content[start:end])
+    return b"".join((*groups, metadata(9, {notes.NODE_SOURCE: fields.label})))
+
+
+def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields: _FileFields | None) -> bytes:
     parts: list[bytes] = []
     prefix = scope.prefix
     for symbol in node.inputs:
@@ -251,9 +318,12 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> byt
         parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in node.outputs:
         parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, prefix)  # output
-    if node.outputs:
+    label, rest = (None, b"") if fields is None else fields.of(node, node.outputs[0].given_name if node.outputs else "")
+    if label is not None:
+        parts.append(label)
+    elif node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
-    parts.append(tail)
+    parts += tail, rest
     definition = definition_of(node)
     for key, value in node.attributes.items() if definition is None or definition.attributes else ():
         if definition is not None and key not in definition.attributes:
@@ -286,7 +356,7 @@ def _body(name: str, graph: Graph, scope: _NameScope) -> bytes:
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
     head = text(4, op_type) + (text(7, domain) if domain else b"")
-    return head + (metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
+    return head + (metadata(9, {notes.NODE_LAYER: layer.rstrip("/")}) if layer else b"")
 
 
 def attribute(name: str, value: Any) -> bytes:

@@ -217,7 +217,7 @@ def split(content: memoryview) -> tuple[bytes, Large]:
     parts: list[bytes | memoryview] = []
     outside = Large()
     counts = {_GRAPH_NODE: 0, _GRAPH_INITIALIZER: 0}  # of all parts of a graph, which protobuf joins
-    for field, start, first, end in _fields(content):
+    for field, start, first, end in fields_of(content):
         if field == _MODEL_GRAPH:
             graph = _without_large(content[first:end], outside, counts)
             parts += tag(field, _SIZED), varint(sum(map(len, graph))), *graph
@@ -229,7 +229,7 @@ def split(content: memoryview) -> tuple[bytes, Large]:
 def _without_large(graph: memoryview, outside: Large, counts: dict[int, int]) -> list[bytes | memoryview]:
     parts: list[bytes | memoryview] = []
     untouched = 0
-    for field, start, first, end in _fields(graph):
+    for field, start, first, end in fields_of(graph):
         number = counts.get(field)
         if number is None:
             continue
@@ -248,7 +248,7 @@ def _without_large(graph: memoryview, outside: Large, counts: dict[int, int]) ->
 
 def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] | None:
     """Return the NodeProto of a Constant without raw_data, and the raw_data; None for another node."""
-    fields = list(_fields(node))
+    fields = list(fields_of(node))
     attributes = [(start, first, end) for field, start, first, end in fields if field == _NODE_ATTRIBUTE]
     operators = [node[first:end] for field, _, first, end in fields if field == _NODE_OPERATOR]
     is_other = any(field == _NODE_DOMAIN and first != end for field, _, first, end in fields)
@@ -256,14 +256,14 @@ def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] |
         return None
     ((start, first, end),) = attributes
     attribute = node[first:end]
-    parts = list(_fields(attribute))
+    parts = list(fields_of(attribute))
     names = [attribute[a:b] for field, _, a, b in parts if field == _ATTRIBUTE_NAME]
     values = [(at, a, b) for field, at, a, b in parts if field == _ATTRIBUTE_TENSOR]
     if names != [b"value"] or len(values) != 1:
         return None
     ((at, a, b),) = values
     tensor = attribute[a:b]
-    dtypes = [_varint(tensor, first)[0] for field, _, first, _ in _fields(tensor) if field == _TENSOR_DTYPE]
+    dtypes = [_varint(tensor, first)[0] for field, _, first, _ in fields_of(tensor) if field == _TENSOR_DTYPE]
     separated = _raw(tensor) if len(dtypes) == 1 and dtypes[0] in _UNREAD else None
     if separated is None:
         return None
@@ -275,13 +275,13 @@ def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] |
 
 def _raw(tensor: memoryview) -> tuple[list[bytes | memoryview], memoryview] | None:
     """Return a TensorProto without raw_data, and the raw_data; None if it is short or absent."""
-    for field, start, first, end in _fields(tensor):
+    for field, start, first, end in fields_of(tensor):
         if field == _TENSOR_RAW_DATA and end - first >= LARGE:
             return [tensor[:start], tensor[end:]], tensor[first:end]
     return None
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
+def fields_of(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield for each field its number, its start, the start of its content, and its end."""
     position, size = 0, len(message)
     while position < size:

@@ -23,7 +23,7 @@ def from_ir(model: object, *, defaults: bool | Iterable[str] = False) -> Graph:
         proto = ir.serde.serialize_model(_View(model, graph=_GraphView(model.graph, _emptied(ir, model.graph, large))))
     except Exception as error:  # of onnx-ir, which does not say which
         raise ModelError(f"from_ir: onnx-ir cannot write the model: {error}", help="check it: ir.save(...)") from error
-    return read(Opened.of_parts(proto, large), defaults=defaults)
+    return read(Opened.of_parts(proto, large), defaults=defaults, keeps_fields=True)
 
 
 def _emptied(ir: Any, graph: Any, large: Large) -> dict[str, Any]:

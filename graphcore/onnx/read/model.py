@@ -39,12 +39,13 @@ class ModelContext:
     implicit_casts: True to promote operands.
     notes: of the model and its values.
     semantic: the dtypes, by name, of values that are stored in another dtype.
-    origin: for nodes that keep the numbers of the kernels that the model was written for, else None.
+    line: the origin of its nodes; origin: None if they do not keep the numbers of the kernels that it was written for.
     runtime: returns the operators of the runtime, for operators of other domains.
     limits, watch: limits of resources and time.
     custom_ops: labels of custom ops whose Python functions may be called; None for all.
     checks_elements: True if the size of each tensor is limited.
     defaults: names of initializers that are the defaults of inputs; see `default_names`.
+    keeps_fields: True if nodes keep the fields of the file that do not say what they compute.
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class ModelContext:
         watch: Watch | None = None,
         custom_ops: Set[str] | None = None,
         defaults: bool | Iterable[str] = False,
+        keeps_fields: bool = False,
     ) -> None:
+        self.keeps_fields = keeps_fields
+        self.has_devices = bool(proto.configuration)
         self.limits = limits
         self.watch = watch or Watch(limits)
         self.custom_ops = custom_ops
@@ -74,8 +78,8 @@ class ModelContext:
         self.semantic = _semantic(self.notes)
         is_imported = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
         line = user_line() or ("", 0)
-        self.origin = Imported(*line) if is_imported else None
-        self.loaded = None if is_imported else Loaded(*line)
+        self.line = Imported(*line) if is_imported else Loaded(*line)
+        self.origin = self.line if isinstance(self.line, Imported) else None
         self.defaults = default_names(proto, defaults)
         self._count = 0
         self._types: dict[bytes, Type] = {}

@@ -26,6 +26,7 @@ from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
 from graphcore.onnx.read.checks import check_call, check_declared, check_declared_default, check_node
+from graphcore.onnx.read.fields import origins
 from graphcore.onnx.read.model import ModelContext, sort_nodes
 from graphcore.onnx.read.statements import (
     BodyStatements,
@@ -37,11 +38,13 @@ from graphcore.onnx.read.statements import (
 )
 from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
+from graphcore.support.source_lines import Loaded
 from graphcore.types.dtypes import TRANSPORT, DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
 
 _MAX_UNNAMED_BYTES = 4096
 """Constants of at most this many bytes do not keep their names. Larger ones are weights in files of some exporters."""
+_set_given_name = Symbol.__dict__["given_name"].__set__  # an assignment would call `__setattr__`
 _DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
 
 
@@ -64,6 +67,9 @@ class NodeReader:
         self.values = {} if values is None else values
         self.outer = outer
         self.depth = depth
+        self.prefix: str | None = outer.prefix if outer is not None else "" if not depth else None
+        """The prefix of the names of nodes; None for nodes that are not of the file."""
+        self._has_functions = bool(model.functions)
         self._types = ResultTypes(model, versions, declared_types)
         self.is_top = outer is None and not depth
         model.limits.check("depth", depth, f"the model nests bodies and functions {depth} deep")
@@ -95,9 +101,9 @@ class NodeReader:
         outputs = [(o.name, self._output(o)) for o in proto.output]
         self.graph.build.outputs(outputs)
         site.is_user, site.origin = True, None
-        if self.model.loaded is not None:
+        if self.model.origin is None and not self.model.keeps_fields:
             for node in self.graph.nodes:
-                change(node, origin=self.model.loaded)
+                change(node, origin=self.model.line)
 
     def _inputs(
         self, infos: Sequence[onnx.ValueInfoProto], defaults: Mapping[str, tuple[np.ndarray[Any, Any], DType]]
@@ -164,9 +170,11 @@ class NodeReader:
         if not self.is_top or symbol.given_name is not None:
             return
         taken, producer = self.graph.names.taken, symbol.producer
-        is_weight = isinstance(producer, Constant) and producer.array.nbytes > _MAX_UNNAMED_BYTES
-        if (isinstance(producer, Node) or is_weight) and name not in taken:
-            change(symbol, given_name=name)
+        is_named = type(producer) is Node or (
+            isinstance(producer, Constant) and producer.array.nbytes > _MAX_UNNAMED_BYTES
+        )
+        if is_named and name not in taken:
+            _set_given_name(symbol, name)
             taken[name] = symbol
 
     def value(self, name: str) -> Symbol | None:
@@ -189,8 +197,24 @@ class NodeReader:
         self._statements(make_statements(protos, self.versions))
 
     def _statements(self, statements: Sequence[Statement]) -> None:
-        for statement in sort_nodes(statements, self._is_known):
+        ordered = sort_nodes(statements, self._is_known)
+        model, site, nodes = self.model, self.graph.site, self.graph.nodes
+        if self.prefix is None or not model.keeps_fields:
+            for statement in ordered:
+                self._node(statement)
+            return
+        for statement, origin in zip(
+            ordered, origins(ordered, model.line, self.prefix, model.has_devices), strict=True
+        ):
+            if model.origin is not None:
+                site.origin = origin
+                self._node(statement)
+                continue
+            before = len(nodes)
             self._node(statement)
+            for node in nodes[before:]:
+                if type(node.origin) is not Loaded:  # a node of a function that is called has its own
+                    change(node, origin=origin)
 
     def _is_known(self, name: str) -> bool:
         return name in self.values or (self.outer is not None and self.outer._is_known(name))
@@ -199,7 +223,7 @@ class NodeReader:
         model, values = self.model, self.values
         model.count()
         inputs = [values[name] if name and name in values else self.value(name) for name in statement.inputs]
-        if model.functions:
+        if self._has_functions:
             proto = statement.proto
             function = model.functions.get(statement.domain, proto.op_type, proto.overload)
             if function is not None:
@@ -389,6 +413,7 @@ class NodeReader:
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
         inner = NodeReader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
+        inner.prefix = None if self.prefix is None else f"{self.prefix}{statement.name or layer}/"
         inner.nodes(nodes)
         self.graph.site.layer = before
         for formal, name in zip(function.output, statement.outputs, strict=False):

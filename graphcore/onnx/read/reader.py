@@ -162,6 +162,7 @@ def load(
         runtime=runtime,
         custom_ops=labels,
         defaults=defaults,
+        keeps_fields=True,
     )
     if promotion is None and not implicit_casts:
         versions = versions_of(opened.proto.opset_import).get(""), opened.proto.ir_version
@@ -180,14 +181,27 @@ def read(
     runtime: Callable[[], RuntimeOperators | None] = installed,
     custom_ops: Set[str] = frozenset(),
     defaults: bool | Iterable[str] = False,
+    keeps_fields: bool = False,
 ) -> Graph:
-    """Return the graph of an opened model; see `load`. custom_ops: labels of those that may be called."""
+    """Return the graph of an opened model; see `load`. custom_ops: labels of those that may be called.
+
+    keeps_fields: True to read the fields that do not say what the model computes, such as names of nodes.
+    """
     proto, large, name = opened.proto, opened.large, opened.name
     try:
         with uncollected():
             allowed = custom_ops if opened.limits.strict is None else frozenset()
             model = ModelContext(
-                proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed, defaults
+                proto,
+                large,
+                opened.folder,
+                implicit_casts,
+                runtime,
+                opened.limits,
+                opened.watch,
+                allowed,
+                defaults,
+                keeps_fields,
             )
             return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:

@@ -16,7 +16,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.errors import ModelError
 from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.state.settings import FAST
-from graphcore.onnx.notes import NODE_ACCURACY, ONNX_DOMAINS
+from graphcore.onnx.notes import NODE_ACCURACY, NODE_LAYER, ONNX_DOMAINS
 from graphcore.onnx.proto.limits import check_text, has_axes
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import read_attributes
@@ -93,14 +93,14 @@ class Statement:
     """A node of a file. Its str() is its place for errors.
 
     domain: "" for ONNX's own. label: its place for errors, if it is not from a file. key: of its signature, None if it
-    has none. is_checked: True if it passed `check_model`. is_fast: True if it may be less accurate. content: the bytes
-    of a large Constant.
+    has none. is_checked: True if it passed `check_model`. is_fast: True if it may be less accurate. is_noted: True if
+    it has metadata. content: the bytes of a large Constant.
     """
 
     # fmt: off
     __slots__ = (
-        "bodies", "content", "domain", "inputs", "is_checked", "is_fast", "key", "label", "layer", "name", "op_type",
-        "outputs", "proto",
+        "bodies", "content", "domain", "inputs", "is_checked", "is_fast", "is_noted", "key", "label", "layer", "name",
+        "op_type", "outputs", "proto",
     )
     # fmt: on
 
@@ -126,6 +126,7 @@ class Statement:
         self.label: str | None = None
         self.content: memoryview | None = None
         noted = proto.metadata_props
+        self.is_noted = bool(noted)
         self.layer = _layer(noted) if noted else ""
         self.is_fast = bool(noted) and any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
         self.bodies: dict[str, BodyStatements] | None = None
@@ -220,7 +221,7 @@ def used_names(statement: Statement) -> Sequence[str]:
 
 def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
     """Return the layer in a node's metadata; "" if it is too long, since files are untrusted."""
-    noted: Any = next((p.value for p in properties if p.key == "graphcore.layer"), "")
+    noted: Any = next((p.value for p in properties if p.key == NODE_LAYER), "")
     return noted if len(noted) <= _MAX_LAYER_LENGTH else ""
 
 
