@@ -19,6 +19,7 @@ from graphcore.ir.literals import default_array
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
+from graphcore.ir.state.file_fields import FileFields
 from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, assignment_error
 from graphcore.ir.state.settings import without_minima
 from graphcore.ir.symbol import Constant, Node, Symbol
@@ -115,6 +116,7 @@ class Graph(GraphMethods, metaclass=Attached):
         self.metadata: dict[str, str] = {}
         self.folded: dict[str, str] = {}  # weights that a pass turned into constants, with the name of the pass
         self.opsets: dict[str, int] = {}  # opset versions of other domains, from the imported model
+        self.file_fields: FileFields | None = None
         self.source: object = None  # the model that the graph was read from, until a Symbol is renamed
         self.edits = 0  # the number of calls of `insert_transformation`, by which a Model detects changes
         self.site = Site()

@@ -28,6 +28,9 @@ DTYPES = "graphcore.dtypes"
 BUFFERS = rewrite.NOTE
 """The key for the inputs that are buffers and the outputs with their new values."""
 
+WRITER = "graphcore.writer"
+"""The key for the version of this package that wrote a model of another producer."""
+
 NODE_ACCURACY = "graphcore.accuracy"
 """The key of a node that may be less accurate."""
 

@@ -338,6 +338,7 @@ class Retyping(Replay):
             return symbol.type if is_kept else self.policy.type_of(symbol)
 
         new = new_body(self.new, old.name, [type_of(s) for s in old.input_symbols])
+        new.file_fields = old.file_fields
         inner = Retyping(old, new, self.what, self.policy, outer=self, keeps_all=is_kept)
         for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
             inner.bind(symbol, new_input)

@@ -38,6 +38,8 @@ def replica(
     the replay.
     """
     new = like(old)
+    if new.file_fields is not None:
+        new.file_fields = new.file_fields.renamed(names or {})
     new.site.has_untyped = old.site.has_untyped
     _rename_minima(new, dims or {})
     replay = kind(old, new, what, policy, names=names, dims=dims)

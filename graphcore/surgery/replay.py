@@ -385,6 +385,7 @@ class Replay(Rewrite):
     def _body(self, old: Graph, types: Sequence[Type]) -> Graph:
         """Return a body rebuilt for inputs of other types."""
         new = new_body(self.new, old.name, types)
+        new.file_fields = old.file_fields
         inner = Replay(old, new, self.what, self.policy, dims=self._dims, outer=self)
         for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
             inner.bind(symbol, new_input, is_altered=new_input.type != self.type_of(symbol))

@@ -217,6 +217,70 @@ def test_fields_of_nodes_kept(edit: str, target: Any) -> None:
     assert {node.name for node in bodies} >= {"/if/Neg", "/if/Abs"} or edit == "astype"
 
 
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit not in ("astype", "extract", "with_dims")])
+def test_fields_of_model_and_values_kept(edit: str) -> None:
+    model = full_model()
+    written = EDITS[edit](gc.Graph.load(model, promotion="max")).to_onnx(target="onnx")
+    names = {value.name for value in written.graph.value_info}
+    assert names >= {"m", "h"}
+    properties = {p.key.partition("#")[0]: p.value for p in written.metadata_props}
+    assert properties["graphcore.writer"] == gc.__version__
+    assert {p.key: p.value for p in model.metadata_props}.items() <= properties.items()
+    expected = {info.name: info for info in (*model.graph.value_info, *model.graph.initializer)}
+    for info in (*written.graph.value_info, *written.graph.initializer):
+        if info.name not in expected:
+            continue
+        if isinstance(info, onnx.ValueInfoProto):
+            info.type.CopyFrom(expected[info.name].type)  # denotations of intermediate values are not kept
+        else:
+            info.raw_data = expected[info.name].raw_data
+        assert differences(expected[info.name], info) == []
+    for proto in (model, written):  # what is compared elsewhere, or is new
+        for field in ("ir_version", "opset_import", "functions", "metadata_props"):
+            proto.ClearField(field)
+        for field in ("node", "value_info", "initializer"):
+            proto.graph.ClearField(field)
+    assert differences(model, written) == []
+
+
+def test_fields_of_bodies_kept() -> None:
+    model = full_model()
+    written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="cpu")
+    for name in ("then_branch", "else_branch"):
+        before, after = (
+            next(a.g for n in m.graph.node for a in n.attribute if a.name == name) for m in (model, written)
+        )
+        for graph in (before, after):
+            graph.ClearField("node")
+            graph.output[0].ClearField("name")
+        assert differences(before, after) == []
+
+
+def test_fields_of_renamed_values() -> None:
+    model = full_model()
+    graph = gc.Graph.load(model).rename({"x": "first"})
+    graph["m"].name = "other"
+    written = graph.to_onnx(target="onnx")
+    assert written.graph.input[0].doc_string == model.graph.input[0].doc_string
+    assert {value.name for value in written.graph.value_info} >= {"other"}
+
+
+def test_fields_of_own_models() -> None:
+    graph = gc.Graph("own", {"x": gc.TensorType("float32", [2])})
+    graph.output(y=-graph["x"])
+    model = graph.to_onnx(target="onnx")
+    model.graph.node[0].doc_string = "why"
+    written = gc.Graph.load(model, promotion="max").to_onnx(target="onnx")
+    assert differences(model, written) == []
+
+
+def test_fields_of_invalid_text(tmp_path: Path) -> None:
+    model = full_model()
+    content = model.SerializeToString().replace(b"doc_string", b"doc\xff\xfetring")
+    written = gc.Graph.load(content, promotion="max").to_onnx(target="onnx").SerializeToString()
+    assert b"doc\xff\xfetring" in written
+
+
 def test_fields_of_nodes_renamed_value() -> None:
     model = full_model()
     written = gc.Graph.load(model).rename({"m": "other"}).to_onnx(target="onnx")

@@ -69,6 +69,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "expressions": open_expressions.state_of(graph),
         "layers": dict(graph.site.layers),
         "metadata": dict(graph.metadata),
+        "fields": graph.file_fields,
         "folded": dict(graph.folded),
         "domains": dict(graph.opsets),
         "watched": [(label, s.id) for label, s in graph.watched.items()],
@@ -121,6 +122,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     open_expressions.restore(graph, state["expressions"])
     graph.site.layers = dict(state["layers"])
     graph.metadata = dict(state["metadata"])
+    graph.file_fields = state.get("fields")
     graph.folded = dict(state.get("folded", ()))
     graph.opsets = dict(state["domains"])
     graph.watched = {label: symbols[i] for label, i in state["watched"]}

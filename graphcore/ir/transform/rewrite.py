@@ -208,11 +208,12 @@ class Rewrite:
 
 
 def like(old: Graph, new: Graph | None = None) -> Graph:
-    """Return a graph without nodes with the metadata and opsets of another one. new: the empty graph to use."""
+    """Return a graph without nodes with the metadata, file fields and opsets of another one. new: the graph to use."""
     if new is None:
         new = Graph(old.name, promotion=old.promotion, strict=old.strict)
         new.site.layers = dict(old.site.layers)
     new.metadata, new.folded, new.opsets = dict(old.metadata), dict(old.folded), dict(old.opsets)
+    new.file_fields = old.file_fields
     return new
 
 

@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from graphcore._version import __version__
 from graphcore.errors import GraphError, ResourceLimitError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import stored_default
 from graphcore.ir.names import snake
 from graphcore.ir.state import settings
+from graphcore.ir.state.file_fields import Key, ValueFields
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
@@ -84,7 +86,9 @@ def encode(
         keeps_fields: If True, nodes of files have the names and other fields that they were read with. Otherwise each
             node has the name of its first result, by which runs are traced to nodes.
     """
-    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
+    producer = graph.file_fields.model if keeps_fields and graph.file_fields is not None else _PRODUCER
+    writer = {} if producer.startswith(_PRODUCER) else {notes.WRITER: __version__}
+    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata, **writer})
     body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
@@ -92,13 +96,16 @@ def encode(
     head = b"".join(
         (
             integer(1, IR_VERSION if ir is None else ir),  # ir_version
-            text(2, "graphcore"),  # producer_name
+            producer,  # producer_name, and what the file has beside it
             block(8, integer(2, versions[""])),  # opset_import: version
             *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
             metadata(14, properties),
         )
     )
     return [head, *nested(7, body), *called]
+
+
+_PRODUCER = text(2, "graphcore")
 
 
 def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
@@ -171,6 +178,9 @@ def _unused_prefix(taken: Iterable[str]) -> str:
     return stem
 
 
+_NO_FIELDS = ValueFields()
+
+
 def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     prefix, noted = scope.prefix, scope.noted
     names = [b""] * len(graph.symbols)
@@ -186,26 +196,41 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     for symbol in outputs:
         names[symbol.id] or _name_symbol(symbol, names, prefix)
+    fields = graph.file_fields if scope.keeps_fields else None
+    values, tensors = ({}, {}) if fields is None else (fields.values, fields.tensors)
     for symbol in graph.symbols:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
             content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
             if (properties := noted.get(symbol.given_name or "")) is not None:
                 content.insert(0, metadata(16, properties))
+            if tensors:
+                content.insert(0, tensors.get(symbol.given_name or "", b""))
             chunks += nested(5, content)  # initializer
+    ends = (11, "input", graph.input_symbols), (12, "output", outputs)
+    for number, role, symbols in ends:
+        for position, symbol in enumerate(symbols):
+            label = symbol.name if type(symbol.producer) is Captured else f"{inner}{symbol.name}"
+            key: Key = (role, len(symbols), position) if prefix else label
+            chunks.append(block(number, value_info(label, symbol.type, noted, values.get(key, _NO_FIELDS))))
     for symbol in graph.input_symbols:
-        chunks.append(block(11, value_info(f"{inner}{symbol.name}", symbol.type, noted)))
         if (default := graph.defaults.get(symbol.name)) is not None:  # initializer
             array = stored_default(default, symbol.type)
             chunks += nested(5, tensor(array, symbol.type.dtype, symbol.name, scope.external))
-    for symbol in outputs:
-        value_prefix = "" if type(symbol.producer) is Captured else inner
-        chunks.append(block(12, value_info(f"{value_prefix}{symbol.name}", symbol.type, noted)))
+    typed = {symbol.id for symbol in (*graph.input_symbols, *outputs)}
+    # ONNX's inference finds the types of other results than those of custom operators.
     custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
-    if custom:  # ONNX's inference finds all other types
-        typed = {symbol.id for symbol in outputs}
-        untyped = [s for node in custom for s in node.outputs if s.id not in typed and encoded_type(s.type)]
-        chunks += [block(13, value_info(f"{prefix}{symbol.name}", symbol.type)) for symbol in untyped]
+    declared = [s for node in custom for s in node.outputs if encoded_type(s.type)]
+    if fields is not None and not prefix:
+        declared += [s for key in values if isinstance(key, str) and (s := graph.names.taken.get(key)) is not None]
+    for symbol in declared:
+        if symbol.id not in typed and symbol.graph is graph and names[symbol.id]:
+            typed.add(symbol.id)
+            own = values.get(symbol.name, _NO_FIELDS)
+            chunks.append(block(13, value_info(f"{prefix}{symbol.name}", symbol.type, fields=own)))
+    if fields is not None:
+        written = graph.names.taken
+        chunks += [fields.graph, *(own for name, own in fields.annotations if name in written)]
     return chunks
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.errors import ModelError
+from graphcore.ir.state.file_fields import ValueFields
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
@@ -148,9 +149,16 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
     return flat.view(np.uint8).data
 
 
-def value_info(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
+def value_info(
+    name: str,
+    type_: Type,
+    noted: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    fields: ValueFields = ValueFields(),  # noqa: B008 - it is frozen
+) -> bytes:
+    """Encode a ValueInfoProto. noted: notes by name. fields: those of the file, with its form of the type."""
     encoded = encoded_type(type_)
-    return text(1, name) + (block(2, encoded) if encoded else b"") + metadata(4, noted.get(name, {}))
+    declared = fields.encoded if fields.type == type_ else block(2, encoded) if encoded else b""
+    return b"".join((text(1, name), declared, metadata(4, noted.get(name, {})), fields.rest))
 
 
 def metadata(field: int, properties: Mapping[str, str]) -> bytes:

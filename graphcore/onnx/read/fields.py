@@ -6,15 +6,23 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import onnx
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
+from graphcore.ir.state.file_fields import FileFields, Key, ValueFields
 from graphcore.onnx.notes import WRITTEN_ANEW
 from graphcore.onnx.proto.value_protos import SMALL, block, integer, tag, varint
+from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.statements import Statement
 from graphcore.support.source_lines import OfFile
 
 _NAME = [b"\x1a" + size for size in SMALL]
 """The tag of the field `name` of a NodeProto and the length, for short names."""
+_PLAIN = ValueFields()
+_MODEL = (
+    "producer_name", "producer_version", "domain", "model_version", "doc_string", "training_info", "configuration",
+)  # fmt: skip
+_VALUE = ("doc_string", "metadata_props")
 _NODE = ("doc_string", "metadata_props", "device_configurations", "overload")
 
 
@@ -42,19 +50,53 @@ def origins(statements: Sequence[Statement], line: OfFile, prefix: str, has_devi
     return results
 
 
+def graph_fields(model: ModelContext, proto: onnx.GraphProto, is_top: bool) -> FileFields:
+    """Return the fields of a graph that is read. is_top: False for a body."""
+    values: dict[Key, ValueFields] = {value.name: _value(value, None) for value in proto.value_info if is_top}
+    for role, infos in (("input", proto.input), ("output", proto.output)):
+        for position, value in enumerate(infos):
+            key: Key = value.name if is_top else (role, len(infos), position)
+            values[key] = _value(value, model)
+    tensors = {tensor.name: rest for tensor in proto.initializer if (rest := _rest(tensor))} if is_top else {}
+    annotations = [(own.tensor_name, block(14, own.SerializeToString())) for own in proto.quantization_annotation]
+    return FileFields(
+        remaining(model.proto, _MODEL) if is_top else b"",
+        remaining(proto, _VALUE),
+        values,
+        tensors,
+        tuple(annotations) if is_top else (),
+    )
+
+
+def _value(proto: onnx.ValueInfoProto, model: ModelContext | None) -> ValueFields:
+    """Return the fields of a value. model: None to leave out its type."""
+    rest = _rest(proto)
+    if model is None or not proto.HasField("type"):
+        return ValueFields(None, b"", rest) if rest else _PLAIN
+    return ValueFields(model.type_of(proto.type), block(2, proto.type.SerializeToString()), rest)
+
+
+def _rest(proto: Any) -> bytes:
+    """Return the fields of a value or a tensor beside its type and content."""
+    is_plain = not proto.metadata_props and not proto.HasField("doc_string") and not len(UnknownFieldSet(proto))
+    return b"" if is_plain else remaining(proto, _VALUE)
+
+
 def remaining(message: Any, names: Iterable[str]) -> bytes:
     """Return fields of a message, and those of unknown numbers, without the notes of this package."""
     result = type(message)()
+    parts: list[bytes] = []
     for name in names:
-        value = getattr(message, name)
+        value, field = getattr(message, name), message.DESCRIPTOR.fields_by_name[name]
         if name == "metadata_props":
-            result.metadata_props.extend([p for p in value if p.key.partition("#")[0] not in WRITTEN_ANEW])
-        elif message.DESCRIPTOR.fields_by_name[name].is_repeated:
+            result.metadata_props.extend([p for p in value if p.key not in WRITTEN_ANEW])
+        elif field.is_repeated:
             getattr(result, name).extend(value)
+        elif message.HasField(name) and isinstance(value, bytes):  # text that is not valid UTF-8
+            parts.append(block(field.number, value))
         elif message.HasField(name):
             setattr(result, name, value)
-    encoded: bytes = result.SerializePartialToString()
-    return encoded + _unknown(UnknownFieldSet(message))
+    return b"".join((result.SerializePartialToString(), *parts, _unknown(UnknownFieldSet(message))))
 
 
 def _unknown(fields: Iterable[Any]) -> bytes:

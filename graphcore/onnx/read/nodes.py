@@ -26,7 +26,7 @@ from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
 from graphcore.onnx.read.checks import check_call, check_declared, check_declared_default, check_node
-from graphcore.onnx.read.fields import origins
+from graphcore.onnx.read.fields import graph_fields, origins
 from graphcore.onnx.read.model import ModelContext, sort_nodes
 from graphcore.onnx.read.statements import (
     BodyStatements,
@@ -101,6 +101,8 @@ class NodeReader:
         outputs = [(o.name, self._output(o)) for o in proto.output]
         self.graph.build.outputs(outputs)
         site.is_user, site.origin = True, None
+        if self.model.keeps_fields and self.prefix is not None:
+            self.graph.file_fields = graph_fields(self.model, proto, self.is_top)
         if self.model.origin is None and not self.model.keeps_fields:
             for node in self.graph.nodes:
                 change(node, origin=self.model.line)
