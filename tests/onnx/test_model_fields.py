@@ -35,7 +35,7 @@ def full_model() -> onnx.ModelProto:
     other = helper.make_graph([helper.make_node("Abs", ["h"], ["s"], name="/if/Abs")], "c", [], [value("s", shape=[2])])
     nodes = [
         helper.make_node("Mul", ["x", "w"], ["m"], name="/layer/Mul"),
-        helper.make_node("Add", ["m", "m"], ["h"]),
+        helper.make_node("Add", ["m", "m"], ["h"], domain=""),
         helper.make_node("If", ["flag"], ["i"], name="/layer/If", then_branch=body, else_branch=other),
         helper.make_node("Constant", [], ["c"], name="/Constant", value=numpy_helper.from_array(pair)),
         helper.make_node("Twice", ["i"], ["t"], domain="local", name="/layer/Twice", overload="f"),

@@ -45,6 +45,8 @@ def origins(statements: Sequence[Statement], line: OfFile, prefix: str, has_devi
         rest = b""
         if statement.is_noted or has_devices or proto.HasField("doc_string") or len(UnknownFieldSet(proto)):
             rest = remaining(proto, _NODE)
+        if not statement.domain and proto.HasField("domain") and not proto.domain:
+            rest += b"\x3a\x00"  # an empty domain, which says the same as none
         output = outputs[0] if outputs else ""
         add(new(kind, (path, number, statement.op_type, statement.domain, output, name_field, rest)))
     return results
