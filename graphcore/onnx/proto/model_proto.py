@@ -220,12 +220,13 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     typed = {symbol.id for symbol in (*graph.input_symbols, *outputs)}
     # ONNX's inference finds the types of other results than those of custom operators.
     custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
-    declared = [s for node in custom for s in node.outputs if encoded_type(s.type)]
+    declared = {s.id: s for node in custom for s in node.outputs}
     if fields is not None and not prefix:
-        declared += [s for key in values if isinstance(key, str) and (s := graph.names.taken.get(key)) is not None]
-    for symbol in declared:
-        if symbol.id not in typed and symbol.graph is graph and names[symbol.id]:
-            typed.add(symbol.id)
+        taken = graph.names.taken
+        declared |= {s.id: s for key in values if isinstance(key, str) and (s := taken.get(key)) is not None}
+    for number, symbol in declared.items():
+        is_known = isinstance(symbol.type, TensorType) or encoded_type(symbol.type)
+        if is_known and number not in typed and symbol.graph is graph and names[number]:
             own = values.get(symbol.name, _NO_FIELDS)
             chunks.append(block(13, value_info(f"{prefix}{symbol.name}", symbol.type, fields=own)))
     if fields is not None:

@@ -156,9 +156,15 @@ def value_info(
     fields: ValueFields = ValueFields(),  # noqa: B008 - it is frozen
 ) -> bytes:
     """Encode a ValueInfoProto. noted: notes by name. fields: those of the file, with its form of the type."""
+    declared = fields.encoded if fields.type == type_ else _type_field(type_)
+    return b"".join((text(1, name), declared, metadata(4, noted[name]) if name in noted else b"", fields.rest))
+
+
+@functools.lru_cache(1024)
+def _type_field(type_: Type) -> bytes:
+    """Encode the type of a ValueInfoProto; empty for an unknown type."""
     encoded = encoded_type(type_)
-    declared = fields.encoded if fields.type == type_ else block(2, encoded) if encoded else b""
-    return b"".join((text(1, name), declared, metadata(4, noted.get(name, {})), fields.rest))
+    return block(2, encoded) if encoded else b""
 
 
 def metadata(field: int, properties: Mapping[str, str]) -> bytes:

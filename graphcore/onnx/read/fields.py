@@ -22,6 +22,7 @@ _PLAIN = ValueFields()
 _MODEL = (
     "producer_name", "producer_version", "domain", "model_version", "doc_string", "training_info", "configuration",
 )  # fmt: skip
+_REPEATED = frozenset({"configuration", "device_configurations", "metadata_props", "training_info"})
 _VALUE = ("doc_string", "metadata_props")
 _NODE = ("doc_string", "metadata_props", "device_configurations", "overload")
 
@@ -89,16 +90,21 @@ def remaining(message: Any, names: Iterable[str]) -> bytes:
     result = type(message)()
     parts: list[bytes] = []
     for name in names:
-        value, field = getattr(message, name), message.DESCRIPTOR.fields_by_name[name]
-        if name == "metadata_props":
-            result.metadata_props.extend([p for p in value if p.key not in WRITTEN_ANEW])
-        elif field.is_repeated:
-            getattr(result, name).extend(value)
-        elif message.HasField(name) and isinstance(value, bytes):  # text that is not valid UTF-8
-            parts.append(block(field.number, value))
+        if name in _REPEATED:
+            getattr(result, name).MergeFrom(getattr(message, name))
         elif message.HasField(name):
-            setattr(result, name, value)
-    return b"".join((result.SerializePartialToString(), *parts, _unknown(UnknownFieldSet(message))))
+            value = getattr(message, name)
+            if isinstance(value, bytes):  # text that is not valid UTF-8
+                parts.append(block(message.DESCRIPTOR.fields_by_name[name].number, value))
+            else:
+                setattr(result, name, value)
+    encoded: bytes = result.SerializePartialToString()
+    if b"graphcore." in encoded:  # perhaps in a key
+        for position in reversed(range(len(result.metadata_props))):
+            if result.metadata_props[position].key in WRITTEN_ANEW:
+                del result.metadata_props[position]
+        encoded = result.SerializePartialToString()
+    return b"".join((encoded, *parts, _unknown(UnknownFieldSet(message))))
 
 
 def _unknown(fields: Iterable[Any]) -> bytes:
