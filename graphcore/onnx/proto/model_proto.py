@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -151,12 +150,12 @@ class _NameScope:
     external: External | None = None
     prefix: str = ""
     """The unique prefix of the names of a body."""
-    outer: list[bytes] = dataclass_field(default_factory=list)
+    outer: list[bytes] = field(default_factory=list)
     """The names, by number, of the Symbols of the outer graph."""
-    bodies: Iterator[int] = dataclass_field(default_factory=count)
+    bodies: Iterator[int] = field(default_factory=count)
     around: str = ""
     """The prefix of the outer graph."""
-    noted: Mapping[str, Mapping[str, str]] = dataclass_field(default_factory=dict)
+    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The notes of values, by name."""
     is_named: bool = False
     """True if inputs and outputs keep their names, by which an operator of the runtime knows them."""
@@ -329,9 +328,9 @@ def _derived(fields: NodeFields) -> bytes:
     """Return the fields of a node that a pass made of a node of a file."""
     content = memoryview(fields.rest)
     groups = []
-    for field, start, first, end in fields_of(content):
+    for number, start, first, end in fields_of(content):
         keys = (content[first + a : first + b] for own, _, a, b in fields_of(content[first:end]) if own == 1)
-        if field == 9 and any(key in _GROUPS for key in keys):
+        if number == 9 and any(key in _GROUPS for key in keys):
             groups.append(content[start:end])
     return b"".join((*groups, metadata(9, {notes.NODE_SOURCE: fields.label})))
 
