@@ -62,8 +62,9 @@ def _attention(
         before = length(past_key, 2)
         k, v = _appended(past_key, k), _appended(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
+    kv = v if v.shape[1].is_static else k  # which have equal numbers of heads
     transposed = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
-    product = _apart(e.emit("MatMul", _shared(q, k), transposed, shape=_over(q, k, grid)), q, k, grid)
+    product = _apart(e.emit("MatMul", _shared(q, kv), transposed, shape=_over(q, kv, grid)), q, kv, grid)
     # onnxruntime folds a constant factor into the product, as a float32; a BitCast prevents it.
     product = e.emit("BitCast", product, shape=grid, to=q.dtype)
     scores = raw = e.emit("Mul", product, _factor(q, scale), shape=grid)
@@ -84,8 +85,8 @@ def _attention(
     weights = _weights(scores, softmax_precision)
     values = e.cast(v, DType.float64 if DType.float64 in (q.dtype, v.dtype) else q.dtype)
     shape = _shape([*q.shape[:3], v.shape[3]])
-    parts = _shared(e.cast(weights, values.dtype), k)
-    result = _apart(e.emit("MatMul", parts, values, shape=_over(q, v, shape)), q, v, shape)
+    parts = _shared(e.cast(weights, values.dtype), kv)
+    result = _apart(e.emit("MatMul", parts, values, shape=_over(q, kv, shape)), q, kv, shape)
     qk_output = (raw, capped, scores, weights)[qk_matmul_output_mode]
     return side_by_side(result) if flat else result, k, v, qk_output
 

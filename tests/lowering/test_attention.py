@@ -426,6 +426,30 @@ def test_attention_gives_nothing_or_0_when_a_sequence_is_empty(empty: str, dtype
     assert not y.any()
 
 
+@pytest.mark.numbers
+@pytest.mark.parametrize("heads", [(0, 0), (4, 4), (4, 2)])
+@pytest.mark.parametrize("known", ["qk", "qv", "q", "kv", "v", ""])
+def test_attention_where_only_some_heads_are_known(heads: tuple[int, int], known: str) -> None:
+    shapes = [(1, heads[0], 3, 4), (1, heads[1], 5, 4), (1, heads[1], 5, 6)]
+    rng = np.random.default_rng(0)
+    arrays: list[Array] = [rng.standard_normal(shape) for shape in shapes]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape if name in known else [None] * 4)
+        for name, shape in zip("qkv", shapes, strict=True)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)
+    graph = helper.make_graph([helper.make_node("Attention", list("qkv"), ["y"])], "g", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=12)
+    if known in ("kv", "v") and not heads[1]:
+        with pytest.raises(ModelError, match="give one head for each head of the queries"):
+            gc.InferenceSession().load(model)
+        return
+    (y,) = gc.InferenceSession().load(model)(*arrays)
+    q, k, v = arrays if heads[0] == heads[1] else (arrays[0], *(np.repeat(x, 2, 1) for x in arrays[1:]))
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 2)
+    np.testing.assert_allclose(y, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "attributes", [{"left_window_size": -2}, {"right_window_size": -5}, {"qk_matmul_output_mode": 4}], ids=str
 )

@@ -50,7 +50,9 @@ def kinds(graph: Graph) -> list[str]:
 def bytes_of(graph: Graph, *, has_names: bool = True) -> bytes:
     """The graph as written: at an opset that no file has, so that no file is written as it was read."""
     model = graph.to_onnx(target="onnx", opset=26)
-    for node in () if has_names else model.graph.node:  # nodes of a file have its names, new ones those of their results
+    for node in (
+        () if has_names else model.graph.node
+    ):  # nodes of a file have its names, new ones those of their results
         node.ClearField("name")
     result: bytes = model.SerializeToString()
     return result

@@ -118,11 +118,11 @@ class NodeReader:
             if isinstance(type_, TensorType):
                 stored, type_ = type_.dtype, tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
             check_elements(type_, self.model.limits, info.name)
-            is_small = isinstance(type_, TensorType) and type_.dtype in TRANSPORT
-            if is_small and default is not None:
-                default = default.astype(type_.dtype.numpy)
+            small = type_.dtype if isinstance(type_, TensorType) and type_.dtype in TRANSPORT else None
+            if small is not None and default is not None:
+                default = default.astype(small.numpy)
             symbol = self.graph.build.input(type_, info.name if self.is_top else None, default=default)
-            if is_small:
+            if small is not None:
                 symbol = self.graph.build.cast(symbol, stored)
             self.define(info.name, symbol)
 
