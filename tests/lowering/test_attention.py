@@ -428,19 +428,19 @@ def test_attention_gives_nothing_or_0_when_a_sequence_is_empty(empty: str, dtype
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("heads", [(0, 0), (4, 4), (4, 2)])
-@pytest.mark.parametrize("known", ["qk", "qv", "q", "kv", "v", ""])
-def test_attention_where_only_some_heads_are_known(heads: tuple[int, int], known: str) -> None:
+@pytest.mark.parametrize("declared", ["qk", "qv", "q", "kv", "v", ""])
+def test_attention_where_only_some_heads_are_known(heads: tuple[int, int], declared: str) -> None:
     shapes = [(1, heads[0], 3, 4), (1, heads[1], 5, 4), (1, heads[1], 5, 6)]
     rng = np.random.default_rng(0)
     arrays: list[Array] = [rng.standard_normal(shape) for shape in shapes]
     inputs = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape if name in known else [None] * 4)
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape if name in declared else [None] * 4)
         for name, shape in zip("qkv", shapes, strict=True)
     ]
     output = helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)
     graph = helper.make_graph([helper.make_node("Attention", list("qkv"), ["y"])], "g", inputs, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=12)
-    if known in ("kv", "v") and not heads[1]:
+    if declared in ("kv", "v") and not heads[1]:
         with pytest.raises(ModelError, match="give one head for each head of the queries"):
             gc.InferenceSession().load(model)
         return
