@@ -13,6 +13,7 @@ from graphcore.operators import ONNX, ROWS, Trait, having
 TABLES = {
     "registry: the key is an operator, the value code": """
         graphcore/analysis/flop_rules.py RULES
+        graphcore/conformance/cells.py ONNX_OPERATORS
         graphcore/arrays/evaluate.py _FOLDS
         graphcore/ir/transform/shape_values.py VALUES
         graphcore/onnx/schemas/other_domains.py RULES

@@ -223,7 +223,7 @@ class Model(CalledModel):
                 started,
                 uses_transport,
                 buffers=self._model_buffers,
-                defaults=self._defaults,
+                defaults=self._input_defaults,
             )
             return model, model.session
 

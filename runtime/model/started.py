@@ -88,7 +88,7 @@ class StartedModel(ABC):
         self._types = dict(inputs), dict(outputs)
         self._model_buffers = buffers
         self._inputs = without(inputs, {k.name for k in buffers} | {*defaults})
-        self._defaults = defaults
+        self._input_defaults = defaults
         self._outputs = without(outputs, {k.output for k in buffers})
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(

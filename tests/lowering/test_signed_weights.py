@@ -74,10 +74,10 @@ def of_dequantized(op: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
 
 
 def results(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
-    """Return the results of a session and of files for onnxruntime and for any runtime, in a plain session."""
+    """Return the results of a session and of files written anew for onnxruntime and any runtime, in a plain session."""
     results = [gc.InferenceSession().load(model)(**fed)[0]]
     for target in ("cpu", "onnx"):
-        content = gc.Graph.load(model).to_onnx(target=target).SerializeToString()
+        content = gc.Graph.load(model, promotion="max").to_onnx(target=target).SerializeToString()
         plain = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         results += plain.run(None, {k: np.asarray(v) for k, v in fed.items()})
     return results

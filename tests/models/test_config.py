@@ -201,7 +201,7 @@ def test_masked_weights_are_refused(module: Any) -> None:
     weights = {name: np.zeros(shape, np.float32) for name, shape in module.shapes(config).items()}
     last = list(weights)[-1]
     weights[last] = np.ma.masked_array(weights[last], True)
-    with pytest.raises(ModelError, match=f"1 of another dtype: {last} is a MaskedArray"):
+    with pytest.raises(ModelError, match=f"1 of another dtype: {last} has type MaskedArray"):
         module.build(config, weights)
 
 

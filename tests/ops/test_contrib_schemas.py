@@ -166,7 +166,7 @@ def test_attributes_have_the_kinds_and_defaults_of_the_registry(name: str) -> No
     parameters = inspect.signature(getattr(microsoft, name)).parameters
     for attribute in spec.attributes:
         assert (parameters[attribute.name].default is inspect.Parameter.empty) is attribute.is_required
-        with pytest.raises(GraphError, match=f"{start}attribute '{attribute.name}' is "):
+        with pytest.raises(GraphError, match=f"{start}attribute '{attribute.name}' must be "):
             call(name, {attribute.name: WRONG[attribute.word]})
         if attribute.is_required:
             with pytest.raises(GraphError, match=f"{start}the attribute '{attribute.name}' is missing"):

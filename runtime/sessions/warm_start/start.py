@@ -130,7 +130,7 @@ class WarmStart:
             "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
             "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
             "weights": [*weights],
-            "defaults": [*model._defaults],
+            "defaults": [*model._input_defaults],
             "optimised": cache.used,
             "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
