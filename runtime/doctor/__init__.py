@@ -11,6 +11,7 @@ from graphcore import runtime
 from graphcore.ir.graph import Graph
 from graphcore.runtime.doctor.machine import describe_machine, find_packages
 from graphcore.runtime.doctor.release import (
+    Device,
     Distribution,
     DoctorReport,
     Finding,
@@ -23,6 +24,7 @@ from graphcore.runtime.doctor.release import (
     TrapStatus,
     describe_release,
     installs,
+    list_devices,
     list_traps,
 )
 from graphcore.types.dtypes import DType
@@ -45,12 +47,14 @@ def report() -> DoctorReport:
     here = book.look("machine", describe_machine, None, "note")
     untried = tuple(Provider(name, None, "it was not tried") for name in names)
     providers = untried if starting is None else book.look("providers", starting.providers, untried, "note")
+    no_devices: tuple[Device, ...] = ()
     no_traps: tuple[TrapStatus, ...] = ()
     return DoctorReport(
         packages=there,
         release=release,
         traps=book.look("traps", lambda _: list_traps(version), no_traps, "note") if version else no_traps,
         providers=providers,
+        devices=book.look("devices", lambda _: list_devices(), no_devices, "note") if version else no_devices,
         machine=here,
         installs=installs(names) if version else {},
         findings=tuple(sorted(book.findings, key=lambda finding: finding.level != "problem")),
@@ -73,6 +77,7 @@ def _run(book: Notebook) -> None:
 
 
 __all__ = [
+    "Device",
     "Distribution",
     "DoctorReport",
     "Finding",

@@ -182,6 +182,16 @@ class Starting:
         return Provider(name, False, _reason(err.decode(errors="replace"), child.returncode))
 
 
+def list_devices() -> tuple[Device, ...]:
+    """Return the devices that onnxruntime reports, with the metadata of the provider and of the hardware."""
+    from graphcore.runtime.ort import devices  # onnxruntime, which may be missing
+
+    return tuple(
+        Device(d.ep_name, d.ep_vendor, h.type.name, h.vendor, h.device_id, {**d.ep_metadata, **h.metadata})
+        for d, h in ((device, device.device) for device in devices.available())
+    )
+
+
 def installs(names: list[str]) -> dict[str, str]:
     """Return the packages to install for providers that are not among these."""
     never = _NOT_ON.get(platform.system(), ())
@@ -264,6 +274,18 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a provider can use, as onnxruntime reports it. type: "CPU", "GPU" or "NPU". id: of its model."""
+
+    provider: str
+    provider_vendor: str
+    type: str
+    vendor: str
+    id: int
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class InstalledRelease:
     """The installed release of onnxruntime, and the versions that graphs are lowered for.
 
@@ -326,6 +348,7 @@ class DoctorReport:
     release: InstalledRelease | None
     traps: tuple[TrapStatus, ...]
     providers: tuple[Provider, ...]
+    devices: tuple[Device, ...]
     machine: Machine | None
     installs: Mapping[str, str]
     """The packages to install for missing providers."""

@@ -60,9 +60,10 @@ def test_doctor_says_what_is_installed(call: Call) -> None:
     assert status == 0
     lines = out.splitlines()
     assert lines[0].endswith(f"with onnxruntime {onnxruntime.__version__}: graphs run")
-    for title in ("versions", "release", "providers", "machine"):
+    for title in ("versions", "release", "providers", "devices", "machine"):
         assert title in lines
     assert any(line.split() == ["CPUExecutionProvider", "starts"] for line in lines)
+    assert any(line.split()[:3] == ["CPUExecutionProvider", "CPU", "of"] for line in lines)
 
 
 def test_doctor_writes_json_with_the_keys_of_its_page(call: Call) -> None:
@@ -70,7 +71,10 @@ def test_doctor_writes_json_with_the_keys_of_its_page(call: Call) -> None:
     data = json.loads(out)
     assert status == 0
     assert data["runs"] is True
-    assert list(data) == ["runs", "packages", "release", "traps", "providers", "machine", "installs", "findings"]
+    assert list(data) == [
+        "runs", "packages", "release", "traps", "providers", "devices", "machine", "installs", "findings",
+    ]  # fmt: skip
+    assert {one["provider"] for one in data["devices"]} == {one.ep_name for one in onnxruntime.get_ep_devices()}
     assert list(data["release"]) == [
         "version", "build", "is_measured", "takes_opset", "takes_ir", "opset", "ir", "table", "registry", "lacks",
         "adds",
@@ -242,6 +246,13 @@ def test_doctor_fails_when_there_is_no_onnxruntime(monkeypatch: pytest.MonkeyPat
 
 
 # Providers
+
+
+def test_doctor_lists_no_devices_where_the_release_reports_none(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    monkeypatch.delattr(onnxruntime, "get_ep_devices")
+    status, out = call()
+    assert status == 0
+    assert "devices" not in out.splitlines()
 
 
 def test_doctor_says_why_a_provider_does_not_start(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:

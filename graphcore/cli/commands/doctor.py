@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from graphcore.cli import output
 from graphcore.cli.output import aligned
 from graphcore.runtime.doctor import DoctorReport, Finding, InstalledRelease, Machine, Provider, TrapStatus, report
+from graphcore.runtime.doctor.release import Device
 
 _WIDTH = 110
 _MAX_OPERATORS = 4
@@ -41,6 +42,7 @@ def text(result: DoctorReport, names_traps: bool = False) -> list[str]:
     if names_traps:
         lines += _section("traps", [(trap.name, _trap(trap)) for trap in result.traps])
     lines += _section("providers", [(one.name, _provider(one)) for one in result.providers])
+    lines += _section("devices", [(one.provider, _device(one)) for one in result.devices])
     if result.machine is not None:
         lines += _section("machine", _machine(result.machine))
     lines += _section("to install", list(result.installs.items()))
@@ -102,6 +104,11 @@ def _provider(provider: Provider) -> str:
     if provider.has_started is None:
         return f"not tried: {provider.reason}"
     return "starts" if provider.has_started else f"does not start: {provider.reason}"
+
+
+def _device(device: Device) -> str:
+    facts = [f"provider of {device.provider_vendor}", *(f"{name}={value}" for name, value in device.metadata.items())]
+    return f"{device.type} of {device.vendor or 'an unknown vendor'}, id {device.id:#x}: {', '.join(facts)}"
 
 
 def _machine(machine: Machine) -> list[tuple[str, str]]:
