@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Tensor,
         jit,
         quantize,
+        register_provider,
         tensor,
     )
     from graphcore.surgery import patterns
@@ -95,6 +96,7 @@ __all__ = [
     "patterns",
     "promotion",
     "quantize",
+    "register_provider",
     "runtime",
     "save_tensors",
     "scale",
@@ -137,6 +139,7 @@ _HOMES = {
     "jit": "runtime",
     "load_tensors": "checkpoints",
     "quantize": "runtime",
+    "register_provider": "runtime",
     "save_tensors": "checkpoints",
     "tensor": "runtime",
 }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphcore.runtime.isolation.model import IsolatedModel
     from graphcore.runtime.isolation.session import IsolatedSession
     from graphcore.runtime.model import Model
+    from graphcore.runtime.ort.devices import register_provider
     from graphcore.runtime.quantizer import Quantization, quantize
     from graphcore.runtime.session import InferenceSession
     from graphcore.runtime.tracing.jit import jit
@@ -29,6 +30,7 @@ __all__ = [
     "Tensor",
     "jit",
     "quantize",
+    "register_provider",
     "tensor",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "Tensor": "tracing.tensor",
     "jit": "tracing.jit",
     "quantize": "quantizer",
+    "register_provider": "ort.devices",
     "tensor": "tracing.tensor",
 }
 

@@ -13,6 +13,7 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.runtime.lowering import LEVELS, PRECISIONS
 from graphcore.runtime.model import Model
+from graphcore.runtime.ort import devices as session_devices
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort.memory import Prepack, checked
 from graphcore.runtime.ort.options import (
@@ -41,6 +42,12 @@ class InferenceSession:
     Args:
         providers: Names of installed providers, by preference: "cpu", "cuda", "openvino" or onnxruntime's names. The
             default is "cpu".
+        devices: Instead of providers: a list of onnxruntime's `OrtEpDevice`, by preference, or the policy by which it
+            chooses among `onnxruntime.get_ep_devices()`: "default", "prefer_cpu", "prefer_gpu", "prefer_npu",
+            "max_performance" (a GPU), "max_efficiency" or "min_power" (an NPU). A policy takes the first device of that
+            type, if there is one, then the first CPU, then the CPU provider: discrete GPUs before others, then devices
+            of the provider's vendor, then by the provider's name. Models are lowered for the first provider, and for
+            the CPU if graphcore has no table of it; `load` raises an error if onnxruntime chooses otherwise.
         precision: "exact" rounds after every op; "fast" computes consecutive ops on floats narrower than float32 in
             float32. None, the default, is "exact" for built graphs, and leaves float16 and bfloat16 of imported models
             to onnxruntime's kernels (docs/numbers.md).
@@ -67,6 +74,7 @@ class InferenceSession:
         self,
         providers: str | Sequence[str] | None = None,
         *,
+        devices: str | Sequence[Any] | None = None,
         precision: Precision | None = None,
         optimize: Optimize = "all",
         huge_pages: bool | None = None,
@@ -88,12 +96,20 @@ class InferenceSession:
         self.precision = precision
         self.optimize = optimize
         self.huge_pages = checked(huge_pages)
-        self.providers = resolve(providers)
+        if devices is not None and providers is not None:
+            raise GraphError(
+                f"InferenceSession: got providers {providers!r:.80} and devices {devices!r:.80}",
+                help="give one of them: devices have providers",
+            )
+        selection = None if devices is None else session_devices.select(devices)
+        self.providers = resolve(providers) if selection is None else selection.providers
         by_provider = options_of(self.providers, provider_options or {})
         check_attributes(session_options)
         entries = config_entries(config or {})
         libraries = checked_libraries(custom_op_libraries)
-        starter = SessionStarter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
+        starter = SessionStarter(
+            self.providers, by_provider, session_options, entries, self.huge_pages, libraries, selection
+        )
         starter.options({})  # raises for an invalid value
         self._engine = Engine(starter, precision, optimize)
 

@@ -93,6 +93,11 @@ class IsolatedSession:
                     f"IsolatedSession: {provider!r:.80} runs on a device, whose driver is outside of the sandbox",
                     help='run it on "cpu", or the whole program in a container',
                 )
+        if "devices" in session_options:
+            raise GraphError(
+                "IsolatedSession: devices can have drivers, which are outside of the sandbox",
+                help='run it on "cpu", or the whole program in a container',
+            )
         if require not in (None, "full"):
             raise GraphError(
                 f'IsolatedSession: require must be "full" or None, got {require!r:.40}', help='give "full" or None'

@@ -15,6 +15,7 @@ from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
+from graphcore.runtime.ort.devices import Selection
 from graphcore.runtime.ort.memory import gathered, gathered_later, keep
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
@@ -216,9 +217,19 @@ def target_of(provider: str) -> TargetName:
     return "cpu" if row is None else row.name
 
 
-def require_started(session: onnxruntime.InferenceSession, providers: Sequence[str]) -> None:
-    """Raise `RunError` if onnxruntime skipped a provider because its libraries or its device are missing."""
+def require_started(
+    session: onnxruntime.InferenceSession, providers: Sequence[str], selection: Selection | None = None
+) -> None:
+    """Raise `RunError` if onnxruntime skipped a provider because its libraries or its device are missing.
+
+    Also if it chose other providers than a selection predicts, for which the graph was not lowered.
+    """
     running = session.get_providers()
+    if selection is not None and {*running, "CPUExecutionProvider"} != {*providers, "CPUExecutionProvider"}:
+        raise RunError(
+            f"InferenceSession: devices: onnxruntime chose {', '.join(running)} instead of {', '.join(providers)}",
+            help="make a new InferenceSession if a provider was registered meanwhile, or list the devices",
+        )
     for name in providers:
         if name not in running:
             raise RunError(
@@ -263,7 +274,7 @@ class SessionStarter:
     """The options that all sessions of an `InferenceSession` share.
 
     providers: by preference. provider_options: by provider. attributes: of SessionOptions. config: config entries.
-    huge_pages: None if each session decides whether it uses huge pages.
+    huge_pages: None if each session decides whether it uses huge pages. selection: of devices, instead of providers.
     """
 
     providers: tuple[str, ...]
@@ -272,6 +283,7 @@ class SessionStarter:
     config: Mapping[str, str]
     huge_pages: bool | None
     libraries: tuple[str, ...] = ()
+    selection: Selection | None = None
 
     def options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         """Return new options of a session. more: attributes and entries that override the user's attributes."""
@@ -299,15 +311,19 @@ class SessionStarter:
         disabled: optimisers to disable. defaults: options by provider, which the user's override. providers: instead
         of all. runs_often: whether huge pages pay after some number of calls.
         """
-        providers = providers or self.providers
+        selection = self.selection if providers in (None, self.providers) else None
+        names = list(providers or self.providers)
+        by_provider = {p: {**defaults.get(p, {}), **self.provider_options.get(p, {})} for p in names}
+        if selection is not None:
+            selection.configure(options, by_provider)
 
         def start() -> onnxruntime.InferenceSession:
             # The fallback would print on stdout, drop the options and run on another provider than the requested one.
             return onnxruntime.InferenceSession(
                 model,
                 options,
-                providers=list(providers),
-                provider_options=[{**defaults.get(p, {}), **self.provider_options.get(p, {})} for p in providers],
+                providers=names if selection is None else None,
+                provider_options=list(by_provider.values()) if selection is None else None,
                 disabled_optimizers=list(disabled),
                 enable_fallback=0,
             )

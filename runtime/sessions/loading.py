@@ -102,7 +102,7 @@ def load_compiled(request: Load) -> Model | None:
             session = starter.create(content, options)
         except Exception as error:
             raise sessions.refused(name, error) from error
-        require_started(session, starter.providers)
+        require_started(session, starter.providers, starter.selection)
         return session, None
 
     started = start({})
@@ -271,7 +271,7 @@ def _start(plan: LoadPlan, engine: Engine, cache: sessions.OptimisedCache | None
             ),
             None if more else cache,
         )
-        require_started(session, starter.providers)
+        require_started(session, starter.providers, starter.selection)
         if plan.is_packed:
             session_memory.release(session_memory.reordered(plan.lowered))
         return session, (keep, plan.sites)

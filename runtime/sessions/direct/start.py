@@ -24,7 +24,7 @@ from graphcore.runtime.ort import memory as prepacking
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import disabled_by, idle
-from graphcore.runtime.ort.options import SLOWER, SessionStarter
+from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.sessions.direct.scan import Scan
@@ -100,6 +100,7 @@ def started(
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options({**direct.entries, **more})
         session = starter.create(content, options, direct.disabled)
+        require_started(session, starter.providers, starter.selection)
         return session, None
 
     with contextlib.suppress(Exception):  # loading through a Graph reports the error

@@ -27,7 +27,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.state import ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.options import SessionStarter
+from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.runtime.sessions.warm_start.cache import CachedGraph, CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, graph_source, stamped_source
@@ -177,6 +177,7 @@ def started(source: Source, starter: SessionStarter) -> Model | None:
                 lambda model, options: starter.create(model, options, (), runs_often=entry.in_large_pages),
                 shared,
             )
+            require_started(session, starter.providers, starter.selection)
             return session, (entry.weights, shared)
 
         return Model(
