@@ -39,7 +39,7 @@ class CellCase:
 
 
 def node_tests(*modules: str) -> dict[str, Any]:
-    """Return ONNX's backend tests of single nodes, by name.
+    """Return ONNX's backend tests of single nodes of the domain ai.onnx, by name.
 
     modules: of `onnx.backend.test.case.node`; by default all.
     """
