@@ -153,7 +153,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
     table: dict[tuple[str, DType], Decomposition] = {}
     for ops, dtypes, row in rows:
         table.update(dict.fromkeys(itertools.product(ops, dtypes), _late(row) if isinstance(row, str) else row))
-    table.update({(op, DType.float64): _of_operands(function) for op, function in float64_functions.FUNCTIONS.items()})
+    table.update({(op, DType.float64): _of_float64(function) for op, function in float64_functions.FUNCTIONS.items()})
     table.update({key: reductions.over_empty_axes(table.get(key)) for key in _EXTREMES})
     return table
 
@@ -178,6 +178,20 @@ def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
 
     def decomposition(b: Builder, call: OpCall) -> Replacement:
         return function(b, *call.inputs, **call.attributes)
+
+    return decomposition
+
+
+def _of_float64(function: Callable[..., Symbol]) -> Decomposition:
+    """Return the decomposition of a function that also uses primitives, which do not ask for their kernels."""
+    decompose = _of_operands(function)
+
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
+        if b.rules.may_lack:  # raise the error for a missing kernel; these nodes have no reader and are dropped
+            x = call.inputs[0]
+            b.native("Where", b.native("Equal", x, x, dtype=DType.bool), x, x, dtype=DType.float64)
+            b.native("Div", x, x)
+        return decompose(b, call)
 
     return decomposition
 
