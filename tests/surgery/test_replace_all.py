@@ -47,13 +47,19 @@ def kinds(graph: Graph) -> list[str]:
     return [n.op_type for n in graph.nodes]
 
 
+def _clear_names(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        node.ClearField("name")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _clear_names(attribute.g)
+
+
 def bytes_of(graph: Graph, *, has_names: bool = True) -> bytes:
     """The graph as written: at an opset that no file has, so that no file is written as it was read."""
     model = graph.to_onnx(target="onnx", opset=26)
-    for node in (
-        () if has_names else model.graph.node
-    ):  # nodes of a file have its names, new ones those of their results
-        node.ClearField("name")
+    if not has_names:  # new nodes have the names of their results
+        _clear_names(model.graph)
     result: bytes = model.SerializeToString()
     return result
 
