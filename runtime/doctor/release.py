@@ -16,6 +16,7 @@ from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.releases import Registry, ReleaseRange, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, trap_ranges
+from graphcore.runtime.ort import devices
 from graphcore.runtime.ort.release import is_safe
 from graphcore.support import telemetry
 from graphcore.types.dtypes import DType
@@ -184,8 +185,6 @@ class Starting:
 
 def list_devices() -> tuple[Device, ...]:
     """Return the devices that onnxruntime reports, with the metadata of the provider and of the hardware."""
-    from graphcore.runtime.ort import devices  # onnxruntime, which may be missing
-
     return tuple(
         Device(d.ep_name, d.ep_vendor, h.type.name, h.vendor, h.device_id, {**d.ep_metadata, **h.metadata})
         for d, h in ((device, device.device) for device in devices.available())
