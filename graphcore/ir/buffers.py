@@ -81,11 +81,7 @@ def _initial(type_: TensorType, value: Any) -> np.ndarray[Any, Any]:
     array, dtype = array_of(value, type_.dtype)
     if dtype is not type_.dtype:
         array = checked_cast(array, dtype, type_.dtype, "Buffer")
-    fits = not array.ndim or (
-        array.ndim == len(type_.shape)
-        and all(not dim.is_static or int(dim) == size for dim, size in zip(type_.shape, array.shape, strict=True))
-    )
-    if not fits:
+    if array.ndim and not type_.shape.allows(array.shape):
         raise ShapeError(
             f"Buffer: the initial value has shape {list(array.shape)}, which does not fit the buffer",
             operands={"buffer": str(type_)},

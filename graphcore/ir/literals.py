@@ -81,10 +81,7 @@ def default_array(type_: TensorType, name: str, value: Any) -> Array:
     array, dtype = array_of(value, type_.dtype)
     if dtype is not type_.dtype:
         array = checked_cast(array, dtype, type_.dtype, "Graph")
-    dims = type_.shape if type_.shape.is_ranked else None
-    if dims is not None and (
-        len(dims) != array.ndim or any(d.is_static and int(d) != n for d, n in zip(dims, array.shape, strict=True))
-    ):
+    if not type_.shape.allows(array.shape):
         raise ShapeError(
             f"Graph: the default of input {name!r} has shape {list(array.shape)}, which does not fit its type",
             operands={name: str(type_)},

@@ -133,11 +133,7 @@ def fitting(what: str, name: str, symbol: Symbol, value: Any, *, any_shape: bool
     if own is not type_.dtype:
         array = checked_cast(array, own, type_.dtype, f"{what}: {name!r}")
     shape = type_.shape
-    fits = not shape.is_ranked or (
-        len(shape) == array.ndim
-        and all(not d.is_static or int(d) == n for d, n in zip(shape, array.shape, strict=True))
-    )
-    if not fits and not any_shape:
+    if not any_shape and not shape.allows(array.shape):
         raise ShapeError(
             f"{what}: {name!r} has shape {shape}, and the value {list(array.shape)}",
             operands={"value": symbol},

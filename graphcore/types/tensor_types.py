@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, overload
 
 from graphcore.errors import DTypeError, ShapeError
@@ -37,6 +37,12 @@ class Shape(tuple[Dim, ...]):
     def is_ranked(self) -> bool:
         """True if the rank is known. Otherwise there are no dims."""
         return True
+
+    def allows(self, sizes: Sequence[int]) -> bool:
+        """Return True if an array of these sizes can have this shape. An unknown rank allows any."""
+        return not self.is_ranked or (
+            len(self) == len(sizes) and all(not d.is_static or int(d) == n for d, n in zip(self, sizes, strict=True))
+        )
 
     @property
     def is_static(self) -> bool:

@@ -90,8 +90,7 @@ def _laid_out(file: str, kind: str, arrays: dict[str, Array], inputs: Mapping[st
 
 
 def _fits(type_: Type, shape: tuple[int, ...]) -> bool:
-    dims = tuple(type_.shape) if isinstance(type_, TensorType) and type_.shape.is_ranked else ()
-    return len(dims) == len(shape) and all(not d.is_static or int(d) == n for d, n in zip(dims, shape, strict=True))
+    return isinstance(type_, TensorType) and type_.shape.is_ranked and type_.shape.allows(shape)
 
 
 class _Config:
