@@ -18,13 +18,13 @@ import onnx
 from onnx import TensorProto, helper
 
 from graphcore import ops
+from graphcore.arrays.casting import Array
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.graph import Graph
 from graphcore.promotion import implicit_cast_type
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-Array = np.ndarray[Any, Any]
 D = DType
 
 DTYPES = (

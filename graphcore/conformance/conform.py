@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from graphcore._version import FOLDER
+from graphcore.conformance.packages import cache_folder, installed_in, pip_package
 from graphcore.conformance.runtimes import CANDIDATE, WEB_FOLDER
 from graphcore.errors import RunError
 
-SUITES = {
+TITLES = {
     "onnx": "ONNX's node tests",
     "dtypes": "operators and dtypes",
     "onnx-tests": "onnx-tests",
@@ -194,63 +193,40 @@ def _environment(runtime: Runtime) -> dict[str, str]:
     """Return the environment of a process with the release of a runtime. Raises `RunError`."""
     path = [str(Path(FOLDER).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
+    cache = cache_folder("conform")
     if runtime.name == "onnxruntime-web":
-        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix"]
         package = f"onnxruntime-web@{runtime.release or 'latest'}"
-        environment[WEB_FOLDER] = str(_installed(package, "node", lambda place: [*command, str(place), package]))
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", package, "--prefix"]
+        place = cache / package.replace("@", "-")
+        environment[WEB_FOLDER] = str(installed_in(place, package, lambda new: [*command, str(new)]))
     elif runtime.release:
-        package = f"onnxruntime=={runtime.release}"
         version = f"py{sys.version_info.major}.{sys.version_info.minor}"
-        pip = [shutil.which("uv") or "", "pip", "install", "--python", sys.executable]
-        pip = pip if pip[0] else [sys.executable, "-m", "pip", "install"]
-        pip += ["--quiet", "--no-deps", package, "--target"]
-        path.insert(0, str(_installed(package, version, lambda place: [*pip, str(place)])))
+        package = f"onnxruntime=={runtime.release}"
+        path.insert(0, str(pip_package(package, cache / f"onnxruntime-{runtime.release}-{version}")))
     environment["PYTHONPATH"] = os.pathsep.join(path)
     return environment
-
-
-def _installed(package: str, kind: str, command: Callable[[Path], Sequence[str]]) -> Path:
-    """Return the folder with a package, in the user's cache; the first call installs it. Raises `RunError`."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphcore" / "conform"
-    place = cache / f"{re.sub('[^a-z0-9.-]', '-', package)}-{kind}"
-    if place.is_dir():
-        return place
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        new = Path(folder, "new")
-        try:
-            done = subprocess.run(command(new), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-            reason = " ".join((done.stderr or done.stdout).split())[-300:] if done.returncode else ""
-        except OSError as error:
-            reason = str(error)
-        if reason or not new.is_dir():
-            raise RunError(
-                f"conform: {package} cannot be installed: {reason or 'nothing was installed'}",
-                help="name a release that has wheels for this Python and system, with the package index in reach",
-            )
-        new.replace(place)
-    return place
 
 
 # The table
 
 
 def table(results: Iterable[Result], text: str = "") -> str:
-    """Return a table in Markdown: a row for each runtime, a column for each suite.
+    """Return a page with a table in Markdown: a row for each runtime, a column for each suite.
 
-    text: of a page that has a table already, whose other rows and cells are kept; then the page is returned.
+    text: of the page. If it has such a table, its other rows and cells are kept.
     """
     rows: dict[str, dict[str, str]] = {}
     before, _, rest = text.partition(_MARKS[0])
     old, _, after = rest.partition(_MARKS[1])
-    titles = list(SUITES.values())
+    titles = list(TITLES.values())
     for line in old.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == len(titles) + 1 and cells[0] not in ("runtime", "---"):
             rows[cells[0]] = dict(zip(titles, cells[1:], strict=True))
     for result in results:
-        rows.setdefault(result.runtime, {})[SUITES[result.suite]] = f"{result.passed:,} of {result.count:,}"
+        rows.setdefault(result.runtime, {})[TITLES[result.suite]] = f"{result.passed:,} of {result.count:,}"
     lines = [f"| runtime | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
     lines += [f"| {name} | {' | '.join(rows[name].get(title, '') for title in titles)} |" for name in sorted(rows)]
     new = "\n".join(lines)
-    return f"{before}{_MARKS[0]}\n{new}\n{_MARKS[1]}{after}" if text else new
+    end = after or "\n"
+    return f"{before}{_MARKS[0]}\n{new}\n{_MARKS[1]}{end}"

@@ -84,7 +84,7 @@ class _OpenVino:
         return [results[output] for output in self._compiled.outputs]
 
 
-class _Web:
+class WebRuntime:
     """onnxruntime-web (WebAssembly) in a process of Node.js, with requests and answers as lines of JSON."""
 
     def __init__(self) -> None:
@@ -102,7 +102,11 @@ class _Web:
             raise RuntimeError(answer["error"])
         return answer
 
-    def load(self, model: onnx.ModelProto) -> Callable[..., list[Any]]:
+    def close(self) -> None:
+        """End the process, which also ends with its parent."""
+        self._node.communicate()
+
+    def load(self, model: onnx.ModelProto) -> Any:
         names = self._ask(model=_encoded(model.SerializeToString()))["inputs"]
 
         def run(**feeds: Any) -> list[Any]:
@@ -141,7 +145,7 @@ def _graphcore(provider: str) -> Callable[[Any], Any]:
 RUNTIMES: Mapping[str, Callable[[str], Callable[[Any], Any]]] = {
     "graphcore": _graphcore,
     "onnxruntime": lambda provider: lambda model: OrtModel(model.SerializeToString(), provider),
-    "onnxruntime-web": lambda provider: _Web().load,
+    "onnxruntime-web": lambda provider: WebRuntime().load,
     "openvino": lambda provider: _OpenVino,
     "reference": lambda provider: _Reference,
 }

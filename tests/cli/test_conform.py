@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 from graphcore.conformance import conform, suites
 from graphcore.conformance.conform import Result, Runtime, run_checkout, run_suite, table
-from graphcore.conformance.runtimes import RUNTIMES, WEB_FOLDER
+from graphcore.conformance.runtimes import RUNTIMES, WEB_FOLDER, WebRuntime
 from graphcore.errors import RunError
 
 CASES = ("add int8 int16", "shr int8 uint8", "mean bfloat16", "floordiv int8 int8")
@@ -175,13 +175,13 @@ def test_runtimes_load_and_run(name: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm and Node.js")
-def test_onnxruntime_web_loads_and_runs() -> None:
-    os.environ[WEB_FOLDER] = conform._environment(Runtime("onnxruntime-web", "1.30.0"))[WEB_FOLDER]
-    load = RUNTIMES["onnxruntime-web"]("cpu")
-    model = load(_negation())
-    assert model.inputs == ["x"]
-    assert model(x=np.array([1, -2], np.float32))[0].tolist() == [-1, 2]
-    with pytest.raises(RuntimeError, match="no tensors of bfloat16"):
-        model(x=np.zeros(2, ml_dtypes.bfloat16))
-    with pytest.raises(RuntimeError, match="ERROR_CODE"):
-        load(onnx.ModelProto())
+def test_onnxruntime_web_loads_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WEB_FOLDER, conform._environment(Runtime("onnxruntime-web", "1.30.0"))[WEB_FOLDER])
+    with contextlib.closing(WebRuntime()) as web:
+        model = web.load(_negation())
+        assert model.inputs == ["x"]
+        assert model(x=np.array([1, -2], np.float32))[0].tolist() == [-1, 2]
+        with pytest.raises(RuntimeError, match="no tensors of bfloat16"):
+            model(x=np.zeros(2, ml_dtypes.bfloat16))
+        with pytest.raises(RuntimeError, match="ERROR_CODE"):
+            web.load(onnx.ModelProto())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphcore.conformance import packages
 from graphcore.errors import RunError
 from tools.kernel_probe import venvs
 
@@ -32,9 +33,9 @@ class Installer:
         self.commands: list[list[str]] = []
         self.fails: dict[str, str] = {}
         monkeypatch.setattr(venvs, "PYTHONS", ("3.11", "3.12"))
-        monkeypatch.setattr(venvs, "_uv", lambda: uv)
+        monkeypatch.setattr(packages, "uv", lambda: uv)
         monkeypatch.setattr(venvs, "_installed", lambda python: f"python{python}" if python in pythons else None)
-        monkeypatch.setattr(venvs, "_run", self.run)
+        monkeypatch.setattr(packages, "failure_of", self.run)
 
     def run(self, command: Sequence[str]) -> str:
         self.commands.append([*command])
@@ -164,15 +165,15 @@ def test_environments_are_in_the_cache_of_the_user(
 def test_pythons_are_known_by_their_version() -> None:
     result = venvs._installed(HERE)
     assert result is not None
-    assert not venvs._run([result, "-c", f"import sys; assert {sys.version_info[:2]} == sys.version_info[:2]"])
+    assert not packages.failure_of([result, "-c", f"import sys; assert {sys.version_info[:2]} == sys.version_info[:2]"])
     assert venvs._installed("2.1") is None
 
 
 def test_failure_of_a_command_is_one_line() -> None:
-    assert venvs._run([sys.executable, "-c", ""]) == ""
-    assert venvs._run([sys.executable, "-c", "import sys; sys.exit('two\\n  lines')"]) == "two lines"
-    assert venvs._run([sys.executable, "-c", "import sys; sys.exit(3)"]) == "exit status 3"
-    assert "no-such-command" in venvs._run(["no-such-command"])
+    assert packages.failure_of([sys.executable, "-c", ""]) == ""
+    assert packages.failure_of([sys.executable, "-c", "import sys; sys.exit('two\\n  lines')"]) == "two lines"
+    assert packages.failure_of([sys.executable, "-c", "import sys; sys.exit(3)"]) == "exit status 3"
+    assert "no-such-command" in packages.failure_of(["no-such-command"])
 
 
 def test_command_prints_the_interpreter_or_the_error(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from graphcore.conformance import packages
 from graphcore.errors import GraphcoreError, RunError
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -67,27 +66,14 @@ def package_of(version: str, package: str = "onnxruntime-gpu") -> Path:
     """
     place = folder() / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
     with _alone(version):
-        if place.is_dir():
-            return place
-        print(f"making {place}", file=sys.stderr)
-        result, uv = place.with_suffix(".new"), _uv()
-        shutil.rmtree(result, ignore_errors=True)
-        pip = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
-        failure = _run([*pip, "--quiet", "--no-deps", "--target", str(result), f"{package}=={version}"])
-        if failure:
-            raise RunError(
-                f"measure: {package} {version} cannot be had: {failure}",
-                help="see whether the package index answers and has wheels for this Python and system",
-            )
-        result.rename(place)
-    return place
+        return packages.pip_package(f"{package}=={version}", place)
 
 
 def folder() -> Path:
     """Return the folder of all environments: GRAPHCORE_RELEASES, or graphcore/releases in the user's cache."""
     if chosen := os.environ.get("GRAPHCORE_RELEASES"):
         return Path(chosen).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphcore" / "releases"
+    return packages.cache_folder("releases")
 
 
 def requirements(version: str) -> str:
@@ -106,14 +92,13 @@ def _make(place: Path, python: str, wanted: str) -> str:
     print(f"making {place}", file=sys.stderr)
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
-    requested, uv = place / f"{_REQUIREMENTS}.new", _uv()
-    make = [uv, "venv", "--quiet", "--python", base] if uv else [base, "-m", "venv"]
-    failure = _run([*make, str(place)])
+    requested, command = place / f"{_REQUIREMENTS}.new", packages.uv()
+    make = [command, "venv", "--quiet", "--python", base] if command else [base, "-m", "venv"]
+    failure = packages.failure_of([*make, str(place)])
     if not failure:
         requested.write_text(wanted, encoding="utf-8")
-        target = str(_interpreter(place))
-        pip = [uv, "pip", "install", "--python", target] if uv else [target, "-m", "pip", "install"]
-        failure = _run([*pip, "--quiet", "--requirement", str(requested)])
+        pip = packages.pip_install(str(_interpreter(place)))
+        failure = packages.failure_of([*pip, "--quiet", "--requirement", str(requested)])
     if failure:
         shutil.rmtree(place, ignore_errors=True)
         return failure
@@ -146,25 +131,7 @@ def _installed(python: str) -> str | None:
     """Return the command of an installed Python, such as "3.11"."""
     text = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{python}')"
     commands = (f"python{python}", sys.executable, "python3")
-    return next((command for command in commands if not _run([command, "-c", text])), None)
-
-
-@functools.cache
-def _uv() -> str | None:
-    """Return the command `uv`, where it is there and runs: a shim of pyenv is there without it."""
-    result = shutil.which("uv")
-    return result if result and not _run([result, "--version"]) else None
-
-
-def _run(command: Sequence[str]) -> str:
-    """Return why a command failed, on one line, or an empty text."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    except OSError as error:
-        return str(error)
-    if not done.returncode:
-        return ""
-    return " ".join((done.stderr or done.stdout).split())[-400:] or f"exit status {done.returncode}"
+    return next((command for command in commands if not packages.failure_of([command, "-c", text])), None)
 
 
 def main() -> int:
