@@ -75,8 +75,8 @@ class GraphBuilder:
         enclosing: Graph | None = graph
         while enclosing is not None:
             enclosing.source, enclosing = None, enclosing.scope.outer
-        if graph.file_fields is not None and symbol.given_name is not None:
-            graph.file_fields = graph.file_fields.renamed({symbol.given_name: name})
+        if graph.file_fields is not None and old is not None:
+            graph.file_fields = graph.file_fields.renamed({old: name})
         outputs = graph.names.renamed(symbol, checked_name(name, "name"), graph.named_outputs)
         if old in graph._defaults:
             graph._defaults[name] = graph._defaults.pop(old)

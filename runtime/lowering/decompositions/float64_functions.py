@@ -19,7 +19,7 @@ def _c(b: Builder, value: float) -> Symbol:
 
 
 def _where(b: Builder, condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
-    return b.op("Where", condition, x, y, dtype=F64)
+    return b.native("Where", condition, x, y, dtype=F64)
 
 
 def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:

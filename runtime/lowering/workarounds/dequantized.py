@@ -156,13 +156,19 @@ def _moves(graph: Graph) -> Sequence[Node]:
     moves = [node for node in built_here(graph, _QUANTIZED_MOVES) if _dequantises_int8(node.inputs[0])]
     if not moves:
         return ()
+    readers = _readers(graph)
+    output_ids = {symbol.id for symbol in graph.outputs}
+    return [node for node in moves if not _is_quantised(node, readers, output_ids)]
+
+
+def _readers(graph: Graph) -> dict[int, list[Node]]:
+    """Return the nodes that read each value, by its number."""
     readers: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for symbol in node.inputs:
             if symbol is not None:
                 readers.setdefault(symbol.id, []).append(node)
-    output_ids = {symbol.id for symbol in graph.outputs}
-    return [node for node in moves if not _is_quantised(node, readers, output_ids)]
+    return readers
 
 
 def _is_move(node: Node) -> bool:
@@ -305,22 +311,23 @@ _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
 def _parts_of_bytes(graph: Graph) -> Iterator[Node]:
     """Yield nodes that quantise to 2 or 4 bits, or dequantise them, except from constant factors of products."""
-    readers: dict[int, set[str]] = {}
-    for node in graph.nodes:
-        for symbol in node.inputs:
-            if symbol is not None:
-                readers.setdefault(symbol.id, set()).add(node.op_type)
-    for node in of_onnx(graph, {"DequantizeLinear", "QuantizeLinear"}):
+    nodes = [node for node in of_onnx(graph, {"DequantizeLinear", "QuantizeLinear"}) if 1 < _quantised_bits(node) < 8]
+    readers = _readers(graph) if nodes else {}
+    for node in nodes:
         x, result = node.inputs[0], node.outputs[0]
-        quantizes = node.op_type == "QuantizeLinear"
-        if x is None or (x if quantizes else result).type.dtype is not DType.float32:
-            continue
-        bits = (result if quantizes else x).type.dtype.bits
-        if not 1 < bits < 8:
-            continue
-        is_weight = not quantizes and constant_array(x, weights=True, outer=True) is not None
-        if not is_weight or (bits == 2 and not readers.get(result.id, set()) <= _PRODUCTS):
+        is_weight = node.op_type == "DequantizeLinear" and constant_array(x, weights=True, outer=True) is not None
+        products = is_weight and {reader.op_type for reader in readers.get(result.id, ())} <= _PRODUCTS
+        if not is_weight or (_quantised_bits(node) == 2 and not products):
             yield node
+
+
+def _quantised_bits(node: Node) -> int:
+    """Return the bits of the quantised side of a node; 0 if the other side is not float32."""
+    x, result = node.inputs[0], node.outputs[0]
+    if x is None:
+        return 0
+    types = (x.type, result.type) if node.op_type == "DequantizeLinear" else (result.type, x.type)
+    return types[0].dtype.bits if types[1].dtype is DType.float32 else 0
 
 
 def _hide_float(graph: Graph, node: Node) -> None:
