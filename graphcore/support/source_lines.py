@@ -65,7 +65,7 @@ class OfFile(Line):
 
     __slots__ = ()
 
-    def __new__(cls, path: str, number: int, *fields: str | bytes) -> Self:
+    def __new__(cls, path: str, number: int, *fields: Any) -> Self:
         return tuple.__new__(cls, (path, number, *fields))
 
     @property
@@ -89,7 +89,8 @@ class Loaded(OfFile):
 class NodeFields(NamedTuple):
     """The fields of a node of a file that do not say what it computes, encoded, and those by which it is recognised.
 
-    output: the name of its first result. name: the field, empty if there is none. rest: all others.
+    output: the name of its first result. name: the field, empty if there is none. rest: all others. attributes: the
+    fields of attributes beside their values, by name.
     """
 
     op_type: str
@@ -97,6 +98,7 @@ class NodeFields(NamedTuple):
     output: str
     name: bytes
     rest: bytes
+    attributes: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def label(self) -> str:

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore.errors import ModelError
 from tests.onnx.test_backend_suite import CHUNKS, POOLS, Runner, shared_runner
-from tests.support.model_fields import decorate, differences, unchanged
+from tests.support.model_fields import UNKNOWN, decorate, differences, unchanged
 from tests.support.trained import PACKAGES
 
 
@@ -247,6 +247,24 @@ def test_fields_of_model_and_values_kept(edit: str) -> None:
         for field in ("node", "value_info", "initializer"):
             proto.graph.ClearField(field)
     assert differences(model, written) == []
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit != "extract"])
+def test_fields_of_attributes_kept(edit: str) -> None:
+    model = full_model()
+    graph = model.graph
+    graph.node.append(helper.make_node("Concat", ["h", "h"], ["u"], axis=0))
+    graph.output.append(helper.make_tensor_value_info("u", TensorProto.FLOAT, [4]))
+    graph.node[-1].attribute[0].doc_string = "graphcore. is in this text"
+    graph.node[-1].attribute[0].MergeFromString(UNKNOWN)
+    written = EDITS[edit](gc.Graph.load(model, promotion="max")).to_onnx(target="onnx")
+    for operator in ("If", "Concat"):
+        nodes = [next(n for n in m.graph.node if n.op_type == operator) for m in (model, written)]
+        before, after = ({a.name: a for a in node.attribute} for node in nodes)
+        for key, attribute in before.items():
+            for proto in (attribute, after[key]):
+                proto.ClearField("g")
+            assert differences(attribute, after[key]) == []
 
 
 def test_fields_of_bodies_kept() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -42,6 +42,7 @@ from graphcore.onnx.proto.value_protos import (
     sized,
     tensor,
     text,
+    type_field,
     value_info,
     varint,
 )
@@ -219,15 +220,17 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     typed = {symbol.id for symbol in (*graph.input_symbols, *outputs)}
     # ONNX's inference finds the types of other results than those of custom operators.
     custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
-    declared = {s.id: s for node in custom for s in node.outputs}
+    declared = {s.id: (s, _NO_FIELDS) for node in custom for s in node.outputs}
     if fields is not None and not prefix:
         taken = graph.names.taken
-        declared |= {s.id: s for key in values if isinstance(key, str) and (s := taken.get(key)) is not None}
-    for number, symbol in declared.items():
-        is_known = isinstance(symbol.type, TensorType) or encoded_type(symbol.type)
-        if is_known and number not in typed and symbol.graph is graph and names[number]:
-            own = values.get(symbol.name, _NO_FIELDS)
-            chunks.append(block(13, value_info(f"{prefix}{symbol.name}", symbol.type, fields=own)))
+        of_file = ((taken.get(key), own) for key, own in values.items() if isinstance(key, str))
+        declared |= {s.id: (s, own) for s, own in of_file if s is not None}
+    infos: list[bytes] = []
+    for number, (symbol, own) in declared.items():
+        name = names[number]
+        if name and number not in typed and symbol.graph is graph and (type_ := type_field(symbol.type, own)):
+            infos += b"\x6a", varint(len(name) + len(type_) + len(own.rest) + 1), b"\x0a", name, type_, own.rest
+    chunks.append(b"".join(infos))  # value_info
     if fields is not None:
         written = graph.names.taken
         chunks += [fields.graph, *(own for name, own in fields.annotations if name in written)]
@@ -274,7 +277,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
             if fields is None:
                 content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
             else:
-                label, rest = fields.of(node, name)
+                label, rest, _ = fields.of(node, name)
                 if label is None:
                     label = b"\x1a" + result
                 content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, label, tail, rest))
@@ -291,20 +294,23 @@ class _FileFields:
         self._owners: dict[int, Node] | None = None
         """The nodes that are still those of a file, by the identity of their origin."""
 
-    def of(self, node: Node, result: str | None) -> tuple[bytes | None, bytes]:
-        """Return the encoded name, None for the usual one, and the other fields. result: name of the first result."""
+    def of(self, node: Node, result: str | None) -> tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]]:
+        """Return the encoded name, None for the usual one, and the other fields of the node and of its attributes.
+
+        result: name of the first result.
+        """
         origin: Any = node.origin
         if type(origin) not in _OF_FILE or len(origin) == 2:
-            return None, b""
-        _, _, op_type, domain, output, name, rest = origin  # faster than its `fields`
+            return None, b"", ()
+        _, _, op_type, domain, output, name, rest, attributes = origin  # faster than its `fields`
         if op_type == node.op_type and domain == node.domain:
             if output == result:
-                return name, rest
+                return name, rest, attributes
             if self._owners is None:
                 self._owners = self._find_owners()
             if self._owners[id(origin)] is node:
-                return name, rest
-        return None, _derived(origin.fields)
+                return name, rest, attributes
+        return None, _derived(origin.fields), ()
 
     def _find_owners(self) -> dict[int, Node]:
         owners: dict[int, Node] = {}
@@ -343,7 +349,9 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields
         parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in node.outputs:
         parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, prefix)  # output
-    label, rest = (None, b"") if fields is None else fields.of(node, node.outputs[0].given_name if node.outputs else "")
+    result = node.outputs[0].given_name if node.outputs else ""
+    label, rest, documented = (None, b"", ()) if fields is None else fields.of(node, result)
+    described = dict(documented)
     if label is not None:
         parts.append(label)
     elif node.outputs:
@@ -357,9 +365,10 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields
             parts.append(metadata(9, {notes.NODE_ACCURACY: value}))
             continue
         if isinstance(value, Graph):
-            parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names, node.domain))))
+            content = _body(key, value, scope.inside(node.outputs[0].graph, names, node.domain))
         else:
-            parts.append(block(5, attribute(key, value)))
+            content = attribute(key, value)
+        parts.append(block(5, content + described[key] if key in described else content))
     return b"".join(parts)
 
 

@@ -28,6 +28,7 @@ from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType,
 Chunk: TypeAlias = "bytes | memoryview"
 
 
+@functools.lru_cache(1 << 14)  # sizes of messages repeat
 def varint(number: int) -> bytes:
     """Encode an integer in base 128, least digit first; negative ones as 64-bit two's complement."""
     if 0 <= number < 128:
@@ -156,8 +157,13 @@ def value_info(
     fields: ValueFields = ValueFields(),  # noqa: B008 - it is frozen
 ) -> bytes:
     """Encode a ValueInfoProto. noted: notes by name. fields: those of the file, with its form of the type."""
-    declared = fields.encoded if fields.type == type_ else _type_field(type_)
-    return b"".join((text(1, name), declared, metadata(4, noted[name]) if name in noted else b"", fields.rest))
+    properties = metadata(4, noted[name]) if name in noted else b""
+    return b"".join((text(1, name), type_field(type_, fields), properties, fields.rest))
+
+
+def type_field(type_: Type, fields: ValueFields) -> bytes:
+    """Encode the type of a ValueInfoProto, in the file's form if it is the same; empty for an unknown type."""
+    return fields.encoded if fields.type == type_ else _type_field(type_)
 
 
 @functools.lru_cache(1024)

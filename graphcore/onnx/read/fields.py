@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import onnx
@@ -24,6 +24,7 @@ _MODEL = (
 )  # fmt: skip
 _REPEATED = frozenset({"configuration", "device_configurations", "metadata_props", "training_info"})
 _VALUE = ("doc_string", "metadata_props")
+_ATTRIBUTE = ("doc_string",)
 _NODE = ("doc_string", "metadata_props", "device_configurations", "overload")
 
 
@@ -49,7 +50,11 @@ def origins(statements: Sequence[Statement], line: OfFile, prefix: str, has_devi
         if not statement.domain and proto.HasField("domain") and not proto.domain:
             rest += b"\x3a\x00"  # an empty domain, which says the same as none
         output = outputs[0] if outputs else ""
-        add(new(kind, (path, number, statement.op_type, statement.domain, output, name_field, rest)))
+        attributes: tuple[tuple[str, bytes], ...] = ()
+        for attribute in proto.attribute:
+            if attribute.HasField("doc_string") or len(UnknownFieldSet(attribute)):
+                attributes += ((attribute.name, remaining(attribute, _ATTRIBUTE)),)
+        add(new(kind, (path, number, statement.op_type, statement.domain, output, name_field, rest, attributes)))
     return results
 
 
@@ -85,7 +90,7 @@ def _rest(proto: Any) -> bytes:
     return b"" if is_plain else remaining(proto, _VALUE)
 
 
-def remaining(message: Any, names: Iterable[str]) -> bytes:
+def remaining(message: Any, names: Collection[str]) -> bytes:
     """Return fields of a message, and those of unknown numbers, without the notes of this package."""
     result = type(message)()
     parts: list[bytes] = []
@@ -99,7 +104,7 @@ def remaining(message: Any, names: Iterable[str]) -> bytes:
             else:
                 setattr(result, name, value)
     encoded: bytes = result.SerializePartialToString()
-    if b"graphcore." in encoded:  # perhaps in a key
+    if b"graphcore." in encoded and "metadata_props" in names:  # perhaps in a key
         for position in reversed(range(len(result.metadata_props))):
             if result.metadata_props[position].key in WRITTEN_ANEW:
                 del result.metadata_props[position]
