@@ -50,9 +50,6 @@ from graphcore.support.source_lines import Imported, Loaded, NodeFields, OfFile
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType
 
-_NODE = [b"\x0a" + size for size in SMALL]
-"""The tag of the field `node` of a GraphProto and the length, for short nodes."""
-
 _ABSENT = b"\0"  # the name, after its length, of an optional operand left out
 
 # The field numbers are those of onnx.proto; comments name the fields. They are literals because importing onnx takes
@@ -112,7 +109,7 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
     """Return the FunctionProto of a lowered definition: it has Constant nodes in place of initializers."""
     graph = definition.body
     names = [b""] * len(graph.symbols)
-    nodes = _nodes(graph, names, _NameScope())
+    nodes = _nodes(graph, names, _NameScope(), b"\x3a")  # node: field 7, which is field 1 in a graph
     results = [names[s.id] or _name_symbol(s, names) for s in graph.outputs]
     constants = [
         block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
@@ -126,7 +123,7 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
             *(text(4, s.name) for s in graph.input_symbols),
             *(b"\x2a" + name for name in results),  # output
             *constants,
-            *(b"\x3a" + node[1:] for node in nodes),  # node: field 7, which is field 1 in a graph
+            *nodes,
             block(9, integer(2, versions[""])),  # opset_import
             *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in imported),
             *(text(6, name) for name in definition.attributes),
@@ -242,13 +239,13 @@ def _is_custom(node: Node) -> bool:
     return (node.domain not in ONNX_DOMAINS or node.op_type == "Gradient") and definition_of(node) is None
 
 
-def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
-    """Return the node fields, and enter the names of all Symbols that they use, by number: the length, then UTF-8.
+def _nodes(graph: Graph, names: list[bytes], scope: _NameScope, tag: bytes = b"\x0a") -> list[bytes]:
+    """Return the node fields in parts, and enter the names of all Symbols that they use: the length, then UTF-8.
 
     For speed, common parts of an operator's nodes are encoded once, and every Symbol is read once.
     """
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
-    written = []
+    written: list[bytes] = []
     taken = graph.names.taken
     prefix = scope.prefix
     fields = _FileFields(graph) if scope.keeps_fields else None
@@ -260,10 +257,10 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
             cached = shared[operator] = stem, _tail(*operator)
         stem, tail = cached
         inputs, outputs = node.inputs, node.outputs
-        if len(inputs) != 2 or len(outputs) != 1 or node.attributes or scope.is_named:
+        if not 0 < len(inputs) < 3 or len(outputs) != 1 or node.attributes or scope.is_named:
             content = _node(node, names, tail, scope, fields)
         else:  # most nodes: in a third of the time
-            (lhs, rhs), (output,) = inputs, outputs
+            (output,) = outputs
             name = output.given_name
             if name is None:  # the rule of Names.automatic, without its calls
                 name = f"{stem}{output.id}"
@@ -272,17 +269,18 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
             encoded = f"{prefix}{name}".encode()
             size = len(encoded)
             result = names[output.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
-            first = _ABSENT if lhs is None else names[lhs.id] or _name_symbol(lhs, names, prefix)
-            second = _ABSENT if rhs is None else names[rhs.id] or _name_symbol(rhs, names, prefix)
-            if fields is None:
-                content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
-            else:
-                label, rest, _ = fields.of(node, name)
-                if label is None:
-                    label = b"\x1a" + result
-                content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, label, tail, rest))
+            first = inputs[0]
+            operands = b"\x0a" + (_ABSENT if first is None else names[first.id] or _name_symbol(first, names, prefix))
+            if len(inputs) == 2:
+                second = inputs[1]
+                operands += b"\x0a"
+                operands += _ABSENT if second is None else names[second.id] or _name_symbol(second, names, prefix)
+            label, rest, _ = _NONE if fields is None else fields.of(node, name)
+            if label is None:
+                label = b"\x1a" + result
+            content = b"".join((operands, b"\x12", result, label, tail, rest))
         size = len(content)
-        written.append((_NODE[size] if size < 128 else b"\x0a" + varint(size)) + content)
+        written += tag, SMALL[size] if size < 128 else varint(size), content
     return written
 
 
@@ -301,7 +299,7 @@ class _FileFields:
         """
         origin: Any = node.origin
         if type(origin) not in _OF_FILE or len(origin) == 2:
-            return None, b"", ()
+            return _NONE
         _, _, op_type, domain, output, name, rest, attributes = origin  # faster than its `fields`
         if op_type == node.op_type and domain == node.domain:
             if output == result:
@@ -324,6 +322,7 @@ class _FileFields:
         return owners
 
 
+_NONE: tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]] = (None, b"", ())
 _OF_FILE = frozenset({Imported, Loaded})
 _GROUPS = (b"namespace", b"pkg.torch.onnx.class_hierarchy", b"pkg.torch.onnx.name_scopes")
 """The keys of PyTorch's metadata by which viewers and profilers group nodes."""
@@ -350,8 +349,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields
     for symbol in node.outputs:
         parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, prefix)  # output
     result = node.outputs[0].given_name if node.outputs else ""
-    label, rest, documented = (None, b"", ()) if fields is None else fields.of(node, result)
-    described = dict(documented)
+    label, rest, described = _NONE if fields is None else fields.of(node, result)
     if label is not None:
         parts.append(label)
     elif node.outputs:
@@ -368,7 +366,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields
             content = _body(key, value, scope.inside(node.outputs[0].graph, names, node.domain))
         else:
             content = attribute(key, value)
-        parts.append(block(5, content + described[key] if key in described else content))
+        parts.append(block(5, content + dict(described).get(key, b"") if described else content))
     return b"".join(parts)
 
 
