@@ -267,6 +267,17 @@ def test_fields_of_attributes_kept(edit: str) -> None:
             assert differences(attribute, after[key]) == []
 
 
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit not in ("astype", "extract")])
+def test_fields_of_constant_nodes_kept(edit: str) -> None:
+    model = full_model()
+    written = EDITS[edit](gc.Graph.load(model, promotion="max")).to_onnx(target="onnx")
+    node = by_output(model)["c"]
+    tensor = next(t for t in written.graph.initializer if t.doc_string == node.doc_string)
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), [1, 2])
+    properties = {p.key: p.value for p in tensor.metadata_props}
+    assert properties == {"key": node.metadata_props[0].value, "graphcore.from": "/Constant"}
+
+
 def test_fields_of_bodies_kept() -> None:
     model = full_model()
     written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="cpu")

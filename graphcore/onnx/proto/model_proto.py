@@ -203,6 +203,8 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
                 content.insert(0, metadata(16, properties))
             if tensors:
                 content.insert(0, tensors.get(symbol.given_name or "", b""))
+            if fields is not None:
+                content.insert(0, _of_constant(producer))
             chunks += nested(5, content)  # initializer
     ends = (11, "input", graph.input_symbols), (12, "output", outputs)
     for number, role, symbols in ends:
@@ -338,6 +340,17 @@ def _derived(fields: NodeFields) -> bytes:
         if number == 9 and any(key in _GROUPS for key in keys):
             groups.append(content[start:end])
     return b"".join((*groups, metadata(9, {notes.NODE_SOURCE: fields.label})))
+
+
+def _of_constant(producer: Constant) -> bytes:
+    """Return the fields of a TensorProto that was a Constant node of a file: of that node, and its name."""
+    fields = producer.origin.fields if isinstance(producer.origin, OfFile) else None
+    if fields is None or (fields.op_type, fields.domain) != ("Constant", "") or not (fields.name or fields.rest):
+        return b""
+    content = memoryview(fields.rest)
+    numbers = {6: 12, 9: 16}  # doc_string, metadata_props
+    parts = [block(numbers[own], bytes(content[a:b])) for own, _, a, b in fields_of(content) if own in numbers]
+    return b"".join((*parts, metadata(16, {notes.NODE_SOURCE: fields.label})))
 
 
 def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields: _FileFields | None) -> bytes:
