@@ -278,6 +278,17 @@ def test_fields_of_constant_nodes_kept(edit: str) -> None:
     assert properties == {"key": node.metadata_props[0].value, "graphcore.from": "/Constant"}
 
 
+def test_fields_of_sparse_initializers_kept() -> None:
+    model = full_model()
+    sparse = model.graph.sparse_initializer.add(dims=[2])
+    sparse.values.CopyFrom(model.graph.initializer.pop(0))
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.array([0, 1]), "indices"))
+    written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="onnx")
+    (tensor,) = (t for t in written.graph.initializer if t.name == "w")
+    tensor.raw_data = sparse.values.raw_data
+    assert differences(sparse.values, tensor) == []
+
+
 def test_fields_of_bodies_kept() -> None:
     model = full_model()
     written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="cpu")

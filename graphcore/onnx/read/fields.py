@@ -65,7 +65,8 @@ def graph_fields(model: ModelContext, proto: onnx.GraphProto, is_top: bool) -> F
         for position, value in enumerate(infos):
             key: Key = value.name if is_top else (role, len(infos), position)
             values[key] = _value(value, model)
-    tensors = {tensor.name: rest for tensor in proto.initializer if (rest := _rest(tensor))} if is_top else {}
+    weights = (*proto.initializer, *(sparse.values for sparse in proto.sparse_initializer)) if is_top else ()
+    tensors = {tensor.name: rest for tensor in weights if (rest := _rest(tensor))}
     annotations = [(own.tensor_name, block(14, own.SerializeToString())) for own in proto.quantization_annotation]
     return FileFields(
         remaining(model.proto, _MODEL) if is_top else b"",
