@@ -83,6 +83,7 @@ TABLES = {
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/workarounds/arithmetic.py _NEUTRAL
+        runtime/lowering/workarounds/moves.py _REMOVABLE
         runtime/lowering/workarounds/empty.py _FILTERS
         runtime/lowering/workarounds/sizes.py MIN_AXES OLDER
         runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES

@@ -15,6 +15,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.notes import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
+from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, integers, sequences, small_floats
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
@@ -97,7 +98,8 @@ def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
         return rules
     missing = [op_type for op_type in op_types if not rules.dtypes(op_type)]
     for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if missing else ():
-        older = legality(rules.target.name, replace(runtime, opset=opset))
+        avoided = runtime.avoided | {"BitCast"}  # before opset 26 floats would lose the signs of NaNs
+        older = legality(rules.target.name, replace(runtime, opset=opset, avoided=avoided))
         if any(older.dtypes(op_type) for op_type in missing):
             return older
     return rules
@@ -315,7 +317,15 @@ def lower(
     summary = Summary(graph)
     rules = with_kernels(newest, onnx_op_types(summary))
     lowering = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
-    result = legalise_if_needed(run(PREPARING, summary, lowering), lowering)
+    passes = len(lowering.trace)
+    try:
+        result = legalise_if_needed(run(PREPARING, summary, lowering), lowering)
+    except BitsViewed:
+        if "BitCast" in newest.runtime.avoided:
+            raise
+        del lowering.trace[passes:]
+        at_newest = replace(newest.runtime, is_fixed=True)
+        return lower(graph, target, precision, inline=inline, runtime=at_newest, optimize=optimize, trace=trace)
     if row_switch.NOTE in result.metadata:  # otherwise no pass applies
         result = run(FINISHING, Summary(result), lowering).graph
     opset = lowering.rules.runtime.opset if lowering.rules.decomposes else OPSET

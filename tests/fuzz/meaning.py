@@ -250,7 +250,7 @@ def assert_promised(name: str, dtype: DType, got: Array, want: Array, operands: 
     """Check a result of a case by docs/numbers.md: exact, or near.
 
     Zeros are equal whatever their signs where the larger or the smaller of two is asked for. A near number below the
-    normal ones may be the next one, and a norm over channels is near by the terms that it adds.
+    normal ones may be the next one, and a norm with a shift is near by the terms that it adds.
     """
     if not (CASES[name].near and dtype.is_float):
         extreme = "max" in name or "min" in name or name in ("clip", "top_k", "bottom_k")
@@ -269,19 +269,19 @@ def assert_promised(name: str, dtype: DType, got: Array, want: Array, operands: 
     assert_near(name, got, want, dtype, 4 if dtype is DType.float32 else 1)
 
 
-_SHIFTED = ("instance_norm", "group_norm", "batch_norm")
-"""Norms that kernels compute as x times a factor, plus a shift."""
+_SHIFTED = ("instance_norm", "group_norm", "batch_norm", "layer_norm")
+"""Norms that kernels compute as x times a factor, plus a shift, or with a mean rounded to float32."""
 
 
 def _greatest_term(name: str, operands: Sequence[Array]) -> float:
-    """Return the greatest of the terms that a norm over channels adds."""
+    """Return the greatest of the terms that such a norm adds."""
     x, scale, shift, *moments = (np.asarray(array, np.float64) for array in operands)
     if name == "batch_norm":
         mean, variance = moments
         deviation = np.sqrt(variance + 1e-5)
     else:
         groups = 2 if name == "group_norm" else x.shape[1]
-        rows = x.reshape(len(x), groups, -1)
+        rows = x if name == "layer_norm" else x.reshape(len(x), groups, -1)
         mean, deviation = rows.mean(-1), np.sqrt(rows.var(-1) + 1e-5)
     steepest = np.abs(scale).max(initial=0) / deviation.min(initial=np.inf)
     return float(np.abs(shift).max(initial=0) + steepest * (np.abs(x).max(initial=0) + np.abs(mean).max(initial=0)))

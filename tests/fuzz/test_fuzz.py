@@ -127,6 +127,12 @@ def test_optimiser_that_is_wrong_is_found_when_nothing_is_done_about_it(trap: st
         assert chains.failure(chain)[0] is not None
 
 
+def test_shape_of_parts_of_bytes_loads_when_optimisers_drop_the_ops_before_it() -> None:
+    for dtype in (DType.int2, DType.uint4):
+        for first in ("div 1", "mul 1", "add 0"):
+            assert chains.failure(chains.Chain(dtype, first, "shape"))[0] is None
+
+
 def test_program_is_right_as_long_as_nothing_is_planted() -> None:
     assert failure(PLANTED) is None
 

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
 from tests.support.graphs import Array, graph_of, run1
@@ -343,3 +344,12 @@ def test_attention_refuses_when_dtypes_have_no_meaning() -> None:
         attention(g["q"], g["k"], g["v"], nonpad_kv_seqlen=g["vec"])
     with pytest.raises(DTypeError, match="position_ids must be integers, got float32"):
         ops.rotary_embedding(g["q"], g["cache"], g["cache"], g["own"])
+
+
+def test_signs_of_nan_are_read_when_attention_has_a_kernel_of_an_older_opset_only() -> None:
+    x = np.array([0x7F, 0xFF, 0x80, 0x38], np.uint8).view(ml_dtypes.float8_e4m3fn)
+    q = np.ones((1, 1, 2, 4))
+    graph = graph_of(lambda x, q: [ops.signbit(x), ops.scaled_dot_product_attention(q, q, q, is_causal=True)], x, q)
+    signs, attention = gc.InferenceSession().load(graph)(x, q)
+    assert signs.tolist() == [False, True, True, False]
+    assert np.array_equal(attention, q)

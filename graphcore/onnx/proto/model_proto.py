@@ -293,6 +293,8 @@ class _FileFields:
         self._graph = graph
         self._owners: dict[int, Node] | None = None
         """The nodes that are still those of a file, by the identity of their origin."""
+        self._kept: set[str] = set()
+        """Their names."""
 
     def of(self, node: Node, result: str | None) -> tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]]:
         """Return the encoded name, None for the usual one, and the other fields of the node and of its attributes.
@@ -301,7 +303,7 @@ class _FileFields:
         """
         origin: Any = node.origin
         if type(origin) not in _OF_FILE or len(origin) == 2:
-            return _NONE
+            return self._unnamed(result, b"")
         _, _, op_type, domain, output, name, rest, attributes = origin  # faster than its `fields`
         if op_type == node.op_type and domain == node.domain:
             if output == result:
@@ -310,7 +312,13 @@ class _FileFields:
                 self._owners = self._find_owners()
             if self._owners[id(origin)] is node:
                 return name, rest, attributes
-        return None, _derived(origin.fields), ()
+        return self._unnamed(result, _derived(origin.fields))
+
+    def _unnamed(self, result: str | None, rest: bytes) -> tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]]:
+        """Return the fields of a new node. Its usual name can be that which a node of the file has kept."""
+        if self._owners is None:
+            self._owners = self._find_owners()
+        return (text(3, f"{result}_") if result in self._kept else None), rest, ()
 
     def _find_owners(self) -> dict[int, Node]:
         owners: dict[int, Node] = {}
@@ -321,6 +329,7 @@ class _FileFields:
                 is_first = id(origin) not in owners
                 if is_first or (node.outputs and node.outputs[0].given_name == fields.output):
                     owners[id(origin)] = node
+                    self._kept.add(fields.label)
         return owners
 
 

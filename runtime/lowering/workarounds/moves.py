@@ -141,17 +141,27 @@ REPEATED = node_workaround(
 # optimiser, for imported models too.
 
 
+_REMOVABLE = frozenset("Add Cast Div Dropout Expand Identity Mul Slice Sub".split())
+"""Operators that optimisers drop where they have no effect, such as a division by 1."""
+
+
 def is_of_narrow(node: Node) -> bool:
-    """Return True if a node is a Shape of a Cast from a dtype of 2 or 4 bits, or from float8."""
-    if node.op_type != "Shape" or node.domain:
-        return False
-    cast = None if node.inputs[0] is None else node.inputs[0].producer
-    if not isinstance(cast, Node) or cast.op_type != "Cast" or cast.domain or cast.inputs[0] is None:
-        return False
-    type_ = cast.inputs[0].type
-    return isinstance(type_, TensorType) and (
-        1 < type_.dtype.bits < 8 or (type_.dtype.is_float and type_.dtype.bits == 8)
-    )
+    """Return True if a node is a Shape of a Cast from a dtype of 2 or 4 bits, or from float8.
+
+    Operators that optimisers may drop can stand between the two.
+    """
+    x = node.inputs[0] if node.op_type == "Shape" and not node.domain else None
+    while x is not None and isinstance(x.producer, Node):
+        producer = x.producer
+        if producer.op_type not in _REMOVABLE or producer.domain:
+            return False
+        x = next((s for s in producer.inputs if s is not None and isinstance(s.producer, Node)), producer.inputs[0])
+        type_ = None if x is None or producer.op_type != "Cast" else x.type
+        if isinstance(type_, TensorType) and (
+            1 < type_.dtype.bits < 8 or (type_.dtype.is_float and type_.dtype.bits == 8)
+        ):
+            return True
+    return False
 
 
 def _narrow_shapes(graph: Graph) -> Iterator[Node]:
