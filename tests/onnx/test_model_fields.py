@@ -100,12 +100,6 @@ def test_unchanged_model_node_tests(runner: Runner, chunk: int | str) -> None:
     assert "ok" in outcomes.values()
 
 
-def test_unchanged_model_node_tests_of_ml(runner: Runner) -> None:
-    names = [name for name in runner.names if name.startswith("test_ai_onnx_ml_")]
-    assert len(names) >= 8
-    assert {runner.outcome(name, "unchanged") for name in names} == {"ok"}
-
-
 def packaged() -> list[Path]:
     """Return the models in ONNX's package, and in packages of trained models."""
     folders = [Path(onnx.__file__).parent / "backend/test/data"]

@@ -153,8 +153,7 @@ POOLS = frozenset({"averagepool", "lppool", "maxpool"})
 
 def collected(*, pools: bool | None = None) -> dict[str, Any]:
     """Return the tests of the modules in POOLS, those of the others, or all, by name."""
-    prefix = f"{node_cases.__name__}."  # with the modules of the packages in it: those of ai.onnx.ml
-    names = (info.name.removeprefix(prefix) for info in pkgutil.walk_packages(node_cases.__path__, prefix))
+    names = (info.name for info in pkgutil.iter_modules(node_cases.__path__))
     return node_tests(*(name for name in names if pools is None or (name in POOLS) == pools))
 
 
