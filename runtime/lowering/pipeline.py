@@ -97,8 +97,9 @@ def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
     if not rules.target.is_host or not runtime.version or runtime.is_fixed:
         return rules
     missing = [op_type for op_type in op_types if not rules.dtypes(op_type)]
+    # Where an older opset has no BitCast, floats would lose the signs of NaNs.
+    avoided = runtime.avoided | {"BitCast"} if rules.dtypes("BitCast") else runtime.avoided
     for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if missing else ():
-        avoided = runtime.avoided | {"BitCast"}  # before opset 26 floats would lose the signs of NaNs
         older = legality(rules.target.name, replace(runtime, opset=opset, avoided=avoided))
         if any(older.dtypes(op_type) for op_type in missing):
             return older
