@@ -293,8 +293,8 @@ class _FileFields:
         self._graph = graph
         self._owners: dict[int, Node] | None = None
         """The nodes that are still those of a file, by the identity of their origin."""
-        self._kept: set[str] = set()
-        """Their names."""
+        self._names_in_use: set[str] = set()
+        """The names they have in the file."""
 
     def of(self, node: Node, result: str | None) -> tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]]:
         """Return the encoded name, None for the usual one, and the other fields of the node and of its attributes.
@@ -318,7 +318,7 @@ class _FileFields:
         """Return the fields of a new node. Its usual name can be that which a node of the file has kept."""
         if self._owners is None:
             self._owners = self._find_owners()
-        return (text(3, f"{result}_") if result in self._kept else None), rest, ()
+        return (text(3, f"{result}_") if result in self._names_in_use else None), rest, ()
 
     def _find_owners(self) -> dict[int, Node]:
         owners: dict[int, Node] = {}
@@ -329,7 +329,7 @@ class _FileFields:
                 is_first = id(origin) not in owners
                 if is_first or (node.outputs and node.outputs[0].given_name == fields.output):
                     owners[id(origin)] = node
-                    self._kept.add(fields.label)
+                    self._names_in_use.add(fields.label)
         return owners
 
 
