@@ -261,7 +261,7 @@ OTHERS: Mapping[str, Mapping[str, OperatorRow]] = {
         "CastMap": OperatorRow(),
         "CategoryMapper": OperatorRow(),
         "DictVectorizer": OperatorRow(),
-        "FeatureVectorizer": OperatorRow(shapes=sizes.matrix),
+        "FeatureVectorizer": OperatorRow(shapes=sizes.side_by_side),
         "Imputer": OperatorRow(shapes=call.same),
         "LabelEncoder": OperatorRow(),
         "LinearClassifier": OperatorRow(),

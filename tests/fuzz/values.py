@@ -197,6 +197,13 @@ def _run(rng: random.Random, graph: Graph, arrays: Sequence[Array], **options: A
 # Integers of any width
 
 _Along = tuple[Callable[[Any], Any], Callable[[Array], Any]]
+
+
+def _most(x: Symbol, count: int) -> int:
+    """Return a count, or the length of a vector if it is shorter."""
+    return min(count, x.shape[0].evaluate({"n": 4}))
+
+
 ALONG: dict[str, _Along] = {
     "sum": (lambda x: ops.sum(x, axis=0), lambda x: np.add.reduce(x, 0)),
     "prod": (lambda x: ops.prod(x, axis=0), lambda x: np.multiply.reduce(x, 0)),
@@ -209,7 +216,7 @@ ALONG: dict[str, _Along] = {
     "sort": (lambda x: ops.sort(x, axis=0), lambda x: np.sort(x, 0)),
     "argsort": (lambda x: ops.argsort(x, axis=0), lambda x: np.argsort(x, 0, kind="stable")),
     "down": (lambda x: ops.sort(x, axis=0, descending=True), lambda x: np.sort(x, 0)[::-1]),
-    "top": (lambda x: ops.top_k(x, 3, axis=0)[0], lambda x: np.sort(x, 0)[::-1][:3]),
+    "top": (lambda x: ops.top_k(x, _most(x, 3), axis=0)[0], lambda x: np.sort(x, 0)[::-1][:3]),
     "neg": (lambda x: -x, lambda x: -x), "abs": (abs, np.abs), "not": (lambda x: ~x, lambda x: -x - 1),
     "square": (ops.square, lambda x: x * x), "cube": (lambda x: x**3, lambda x: x**3),
     "sign": (ops.sign, lambda x: (x > 0) * 1 - (x < 0) * 1), "flip": (lambda x: x[::-1], lambda x: x[::-1]),

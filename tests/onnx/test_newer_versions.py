@@ -11,8 +11,9 @@ from onnx import helper
 
 import graphcore as gc
 from graphcore import Graph
+from graphcore.errors import ModelError
 from graphcore.onnx.versions import function_body
-from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, noise
+from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, model_of, noise
 
 
 def _shifted(x: Array, count: Array, remaining: bool) -> Array:
@@ -105,6 +106,12 @@ def test_newer_operators_compute_what_they_say(case: Case) -> None:
 @pytest.mark.parametrize("case", EVALUATED, ids=lambda c: c.label)
 def test_newer_functions_compute_what_the_evaluator_does(case: Case) -> None:
     check(evaluated(case))
+
+
+def test_convolution_with_state_is_refused_without_channels() -> None:  # its function body divides by their number
+    case = Case("CausalConvWithState", 28, [noise(1, 0, 5), noise(0, 1, 3)], {}, 2)
+    with pytest.raises(ModelError, match="the operand has no channels"):
+        Graph.load(model_of(case, ranked=True))
 
 
 TREES = {

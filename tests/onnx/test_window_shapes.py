@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import TensorType
-from graphcore.errors import ShapeError
+from graphcore.errors import ModelError, ShapeError
 from tests.onnx.test_reloaded_dims import without_dims_of_outputs
 from tests.onnx.test_shape_values import SIZES, check
 from tests.onnx.test_slice_shapes import constants
@@ -166,6 +166,32 @@ def test_sizes_of_other_models_are_those_of_their_runs() -> None:
     graph = read(nodes, "float[batch, 3, seq, 16] x, float[4, 3, 3, 3] f")
     assert str(graph.outputs[0].type) == "float32[batch, 4, (seq + 3) // 4, 4]"
     check(graph, *SIZES)
+
+
+@pytest.mark.parametrize("attribute", ["", "strides = [2]", "pads = [0, 0]", "dilations = [1, 1, 1]"])
+def test_blocks_and_steps_have_the_axes_of_the_image(attribute: str) -> None:
+    block = "{2, 2}" if attribute else "{4}"
+    nodes = (
+        f"i = Constant<value = int64[2] {{4, 4}}>() b = Constant<value = int64[{len(block) // 3}] {block}>() "
+        f"y = Col2Im<{attribute}>(x, i, b)"
+    )
+    with pytest.raises(ModelError, match="different numbers of axes"):
+        read(nodes.replace("<>", ""), "float[1, 4, 4] x")
+
+
+def test_vectorized_features_have_equally_many_rows() -> None:
+    text = """<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3]>
+        g (float[{}, 2] x, float[{}, 1] z) => (float[] y)
+        {{ y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [2, 1]>(x, z) }}"""
+
+    def load(*parts: str) -> gc.Graph:
+        model = onnx.parser.parse_model(text.format(*parts))
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        return gc.Graph.load(model)
+
+    assert str(load("n", "n").outputs[0].type) == "float32[n, 3]"
+    with pytest.raises(ModelError, match="different numbers of rows"):
+        load("2", "3")
 
 
 @pytest.mark.parametrize("place", ["input", "inner", "body"])

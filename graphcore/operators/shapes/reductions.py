@@ -9,7 +9,7 @@ from typing import Any
 
 from graphcore.errors import ShapeError
 from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Rule, Value, axis_of, dim_of, joint_dims, same
-from graphcore.operators.shapes.movement import open_shape
+from graphcore.operators.shapes.movement import length_of, open_shape
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 
@@ -179,6 +179,8 @@ def convolved(filters: int) -> Rule:
 
     def rule(call: OperatorCall) -> Shape:
         x, weights = call.dims(0), call.dims(filters)
+        if call.attributes.get("group", 1) < 1:  # of a function body; kernels divide by it
+            raise ShapeError("the operand has no channels", help="use at least one channel")
         if x is None:
             return Shape.unknown()
         features = weights[0] if weights else UNKNOWN
@@ -267,7 +269,11 @@ def _positive_dim(dim: Dim | int) -> Dim:
 
 def images(call: OperatorCall) -> Shape | None:
     """Col2Im."""
-    x, image, block = call.dims(0), call.value(1), call.value(2)
+    x, image, block, attributes = call.dims(0), call.value(1), call.value(2), call.attributes
+    counts = {length_of(call, 1), length_of(call, 2)} - {None}
+    counts |= {len(numbers) // (2 if name == "pads" else 1) for name, numbers in attributes.items() if numbers}
+    if len(counts) > 1:
+        raise ShapeError("image and block have different numbers of axes", help="use numbers for each axis")
     if x is None or len(x) != 3 or not isinstance(image, tuple):
         return None
     area = math.prod(block) if isinstance(block, tuple) and all(isinstance(n, int) for n in block) else 0  # type: ignore[arg-type]

@@ -227,8 +227,18 @@ def mel_weights(call: OperatorCall) -> Shape:
 
 
 def matrix(call: OperatorCall) -> Shape:
-    """FeatureVectorizer, LinearRegressor and SVMRegressor."""
+    """LinearRegressor and SVMRegressor."""
     return open_shape(2)
+
+
+def side_by_side(call: OperatorCall) -> Shape:
+    """FeatureVectorizer: the features of all operands, which have equally many rows; a vector is a row."""
+    operands = [call.dims(i) for i in range(len(call.shapes))]
+    rows = [dims[0] if len(dims) > 1 else Dim(1) for dims in operands if dims]
+    first = next((row for row in rows if row.is_static), rows[0] if rows else UNKNOWN)
+    if any(row.is_static and row != first for row in rows):
+        raise ShapeError("the operands have different numbers of rows", help="use equally many rows")
+    return _shape([first, Dim(sum(call.attributes.get("inputdimensions", ())))])
 
 
 def classified(call: OperatorCall) -> list[Shape]:
