@@ -21,7 +21,7 @@ from graphcore.runtime.lowering.expansion import composed, packed_weights, row_s
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.legalise import is_legal, legalise
 from graphcore.runtime.lowering.passes import LoweringRun, Pass, Summary
-from graphcore.runtime.lowering.targets.legality import Legality, legality
+from graphcore.runtime.lowering.targets.legality import Legality, legality, schema_dtypes
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.runtime.lowering.workarounds import arithmetic, dequantized, empty, moves, sizes
 from graphcore.support.gc_pause import uncollected
@@ -88,21 +88,23 @@ def legalise_if_needed(summary: Summary, lowering: LoweringRun) -> Graph:
         return run(LEGALISING, summary, lowering).graph
 
 
-def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
-    """Return the rules of the newest opset at which the runtime has kernels of these operators.
+def with_kernels(rules: Legality, summary: Summary, op_types: Set[str] | None = None) -> Legality:
+    """Return the rules of the newest opset that has the dtypes of a graph and kernels of its operators, or of others.
 
     onnxruntime 1.32 has a kernel of Attention for opset 24, and none for its version of opset 25.
     """
     runtime = rules.runtime
     if not rules.target.is_host or not runtime.version or runtime.is_fixed:
         return rules
+    op_types = onnx_op_types(summary) if op_types is None else op_types
     missing = [op_type for op_type in op_types if not rules.dtypes(op_type)]
     # Where an older opset has no BitCast, floats would lose the signs of NaNs.
     avoided = runtime.avoided | {"BitCast"} if rules.dtypes("BitCast") else runtime.avoided
     for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if missing else ():
         older = legality(rules.target.name, replace(runtime, opset=opset, avoided=avoided))
         if any(older.dtypes(op_type) for op_type in missing):
-            return older
+            lost = schema_dtypes("Cast", runtime.opset) - schema_dtypes("Cast", opset)
+            return rules if lost & summary.dtypes else older
     return rules
 
 
@@ -128,9 +130,8 @@ def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
 
 def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
     operators = summary.operators
-    best = with_kernels(
-        lowering.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in operators for op_type in fusion.makes}
-    )
+    op_types = {op_type for fusion in FUSIONS if (fusion.sign, "") in operators for op_type in fusion.makes}
+    best = with_kernels(lowering.newest, summary, op_types)
     fused = fuse(
         summary.graph,
         lambda op_type: best.allows(op_type, DType.float32),
@@ -140,7 +141,7 @@ def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
     if fused is summary.graph:
         return None
     lowering.is_fused = True
-    lowering.rules = with_kernels(lowering.newest, onnx_op_types(Summary(fused)))
+    lowering.rules = with_kernels(lowering.newest, Summary(fused))
     return fused
 
 
@@ -316,7 +317,7 @@ def lower(
     """
     newest = legality(target, default(target) if runtime is None else runtime)
     summary = Summary(graph)
-    rules = with_kernels(newest, onnx_op_types(summary))
+    rules = with_kernels(newest, summary)
     lowering = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
     passes = len(lowering.trace)
     try:

@@ -353,3 +353,14 @@ def test_signs_of_nan_are_read_when_attention_has_a_kernel_of_an_older_opset_onl
     signs, attention = gc.InferenceSession().load(graph)(x, q)
     assert signs.tolist() == [False, True, True, False]
     assert np.array_equal(attention, q)
+
+
+def test_graph_of_newer_dtypes_loads_when_attention_has_a_kernel_of_an_older_opset_only() -> None:
+    x = np.array([[0, 1], [1, 1]], bool)
+    q = np.ones((1, 1, 2, 4), np.float32)
+    graph = graph_of(
+        lambda x, q: [x.cast("uint2") << 1, ops.scaled_dot_product_attention(q, q, q, is_causal=True)], x, q
+    )
+    bits, attention = gc.InferenceSession().load(graph)(x, q)
+    assert bits.astype(int).tolist() == [[0, 2], [2, 2]]
+    assert np.array_equal(attention, q)
