@@ -15,6 +15,7 @@ from graphcore.runtime.lowering import LEVELS, PRECISIONS
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import devices as session_devices
 from graphcore.runtime.ort import memory as session_memory
+from graphcore.runtime.ort import packages
 from graphcore.runtime.ort.memory import Prepack, checked
 from graphcore.runtime.ort.options import (
     SessionStarter,
@@ -134,13 +135,15 @@ class InferenceSession:
         limits: Limits | None = None,
         custom_ops: Iterable[str | CustomOp[..., Any]] = (),
         format: Literal["onnx", "ort"] | None = None,
+        component: str | None = None,
     ) -> Model:
         """Return a Model that runs.
 
         Args:
             model: A Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads. It is lowered
-                for the first provider. A model in onnxruntime's own format (a path that ends in ".ort", or
-                format="ort") runs without checks: load only those that you trust.
+                for the first provider. From a model package, a folder, onnxruntime chooses the variant for the
+                providers. A model in onnxruntime's own format (a path that ends in ".ort", or format="ort") runs
+                without checks: load only those that you trust.
             weights: Arrays that replace weights of the graph, by name, of the same types. As a rule they are not
                 copied: do not change them while the Model lives.
             prepack: Whether kernels prepack weights, which takes a second copy of them. "auto" does unless the shapes
@@ -155,6 +158,7 @@ class InferenceSession:
                 cached.
             custom_ops: Custom ops whose Python functions the model may call, as in `Graph.load`; empty by default.
             format: "onnx" or "ort"; None decides by the path.
+            component: The part of a model package to load; None if it has only one.
 
         Raises:
             ModelError: If the model cannot be read or run.
@@ -176,6 +180,7 @@ class InferenceSession:
 
             allowed = callable_labels(custom_ops)
         links, bounds = links_of(external_data, external_data_root), limits_of(limits)
+        model = packages.chosen_model(model, component, self._engine.starter)
         options = LoadOptions(weights or {}, prepack, cache_dir, prepared, links, bounds, allowed, format)
         return loading.load(model, self._engine, options, self.load)
 
