@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore.errors import ModelError
 from tests.onnx.test_backend_suite import CHUNKS, POOLS, Runner, shared_runner
+from tests.support import pytorch_exports
 from tests.support.model_fields import UNKNOWN, decorate, differences, unchanged
 from tests.support.trained import PACKAGES
 
@@ -112,6 +113,21 @@ def packaged() -> list[Path]:
 @pytest.mark.parametrize("path", packaged(), ids=lambda path: path.parent.name + path.stem)
 def test_unchanged_model_packaged(path: Path) -> None:
     assert unchanged(onnx.load(path)) in ("ok", "not loaded")
+
+
+@pytest.mark.parametrize("name", pytorch_exports.names())
+def test_unchanged_model_of_pytorch(name: str) -> None:
+    assert unchanged(pytorch_exports.load(name)) == "ok"
+
+
+@pytest.mark.parametrize("name", [name for name in pytorch_exports.names() if "dynamo" in name])
+def test_nodes_name_their_modules_of_pytorch_when_a_model_is_lowered(name: str) -> None:
+    def without(model: onnx.ModelProto) -> set[str]:
+        nodes = (node for node in model.graph.node if not any(e.key == "namespace" for e in node.metadata_props))
+        return {node.op_type for node in nodes}
+
+    model = pytorch_exports.load(name)
+    assert without(gc.Graph.load(model).to_onnx()) <= without(model)
 
 
 def large_model() -> onnx.ModelProto:
