@@ -269,7 +269,7 @@ def to_onnx(
         optimize: "exact" runs the passes of `Graph.optimize`. "all" also uses faster forms for the provider, in which
             sums in float32 may have another order; without any, it does not run the passes. "off" does neither.
             Default "all", for target "onnx" "off".
-        opset: The opset of ONNX, from 17 to 26; by default the oldest in which all operators have the same meaning.
+        opset: The opset of ONNX, from 17 to 28; by default the oldest in which all operators have the same meaning.
         ir_version: The version of the file format, by default that of the opset.
         runtime: The release of onnxruntime that will run the model, such as "1.20". It determines `opset` and
             `ir_version`; an explicit `opset` must be supported by it.

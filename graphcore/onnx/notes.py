@@ -141,8 +141,12 @@ def _buffer(name: str, text: str) -> object:
 # The versions of ONNX that files are written in, and their maximum size.
 
 OPSET = 26
+"""The opset of Graphs, and the newest that files have unless a newer one is requested."""
 IR_VERSION = 13
 """The newest IR version that onnxruntime 1.31 reads; `onnx` writes newer ones."""
+
+NEWEST_OPSET = 28
+"""The newest opset of files. The operators of Graphs have the same meaning in it."""
 
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where they are not 1."""

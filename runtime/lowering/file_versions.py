@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, with_names
 from graphcore.ir.transform.walk import operators
-from graphcore.onnx.notes import IR_VERSION, ONNX_DOMAINS, OPSET
+from graphcore.onnx.notes import IR_VERSION, NEWEST_OPSET, ONNX_DOMAINS, OPSET
 from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import MICROSOFT, Operator, Parameter, element, operator, recorded, schema_of
@@ -70,30 +70,38 @@ def choose_versions(
     target: TargetName, opset: int | None = None, ir_version: int | None = None, runtime: str | None = None
 ) -> Versions:
     """Return the versions for export options. Raises `GraphError` for versions that no table has."""
-    if opset is not None and not _is_within(opset, OLDEST_OPSET, OPSET):
+    if opset is not None and not _is_within(opset, OLDEST_OPSET, NEWEST_OPSET):
         raise GraphError(
-            f"export: opset must be {OLDEST_OPSET} to {OPSET}, got {opset!r}",
+            f"export: opset must be {OLDEST_OPSET} to {NEWEST_OPSET}, got {opset!r}",
             help="omit opset= for the oldest that has all operators of the graph",
         )
-    if ir_version is not None and not _is_within(ir_version, OLDEST_IR, IR_VERSION):
+    if ir_version is not None and not _is_within(ir_version, OLDEST_IR, IR_OF_OPSET[NEWEST_OPSET]):
         raise GraphError(
-            f"export: ir_version must be {OLDEST_IR} to {IR_VERSION}, got {ir_version!r}",
+            f"export: ir_version must be {OLDEST_IR} to {IR_OF_OPSET[NEWEST_OPSET]}, got {ir_version!r}",
             help="omit ir_version= for the one that belongs to the opset",
         )
     lowered_for = replace(default(target) if runtime is None else _named(runtime), in_file=True)
-    if opset is not None and opset > lowered_for.opset:
+    reader = f"onnxruntime {lowered_for.version}"
+    newest_opset, newest_ir = NEWEST_OPSET, IR_OF_OPSET[NEWEST_OPSET]
+    if lowered_for.version:
+        release = table_of("cpu").nearest(lowered_for.version)
+        newest_opset, newest_ir = release.opset, release.ir
+    elif TARGETS[target].table:
+        reader, newest_opset, newest_ir = "some supported release of onnxruntime", lowered_for.opset, lowered_for.ir
+    if opset is not None and opset > newest_opset:
         raise GraphError(
-            f"export: onnxruntime {lowered_for.version} takes opset {lowered_for.opset} at most, not {opset}",
-            help=f"pass opset={lowered_for.opset} or less, or a newer runtime",
+            f"export: {reader} takes opset {newest_opset} at most, not {opset}",
+            help=f"pass opset={newest_opset} or less, or a newer runtime",
         )
-    if ir_version is not None and ir_version > lowered_for.ir:
+    if ir_version is not None and ir_version > newest_ir:
         raise GraphError(
-            f"export: onnxruntime {lowered_for.version} takes version {lowered_for.ir} of the file format at most, not"
-            f" {ir_version}",
-            help=f"pass ir_version={lowered_for.ir} or less, or a newer runtime",
+            f"export: {reader} takes version {newest_ir} of the file format at most, not {ir_version}",
+            help=f"pass ir_version={newest_ir} or less, or a newer runtime",
         )
     if opset is not None:
-        return Versions(replace(lowered_for, opset=opset, is_fixed=True), opset, ir_version, lowered_for.ir)
+        has_kernels = bool(lowered_for.version or TARGETS[target].table)
+        lowered_at = min(opset, OPSET) if has_kernels else opset
+        return Versions(replace(lowered_for, opset=lowered_at, is_fixed=True), opset, ir_version, newest_ir)
     if runtime is not None:
         return Versions(lowered_for, lowered_for.opset, ir_version, lowered_for.ir)
     is_any = not lowered_for.version and bool(TARGETS[target].table)

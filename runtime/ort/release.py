@@ -130,14 +130,14 @@ def takes(opset: int, ir: int = 8) -> bool:
     return True
 
 
-def newest_opset() -> int:
-    """Return the newest opset that the installed onnxruntime loads and graphs are written at, by probing it."""
-    return next((opset for opset in range(OPSET, 7, -1) if takes(opset)), 0)
+def newest_opset(most: int = OPSET) -> int:
+    """Return the newest opset up to `most` that the installed onnxruntime loads, by probing it."""
+    return next((opset for opset in range(most, 7, -1) if takes(opset)), 0)
 
 
-def newest_ir() -> int:
-    """Return the newest IR version that it loads and graphs are written in, by probing it."""
-    return next((ir for ir in range(IR_VERSION, 8, -1) if takes(17, ir)), 8)
+def newest_ir(most: int = IR_VERSION) -> int:
+    """Return the newest IR version up to `most` that it loads, by probing it."""
+    return next((ir for ir in range(most, 8, -1) if takes(17, ir)), 8)
 
 
 # int8 products on this processor: whether they saturate, and from how many rows on they are faster than 4 bits.

@@ -213,7 +213,7 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
     "convert: no such opset": (
         ["convert", "m.onnx", "o.onnx", "--opset", "3"],
-        ["opset must be 17 to 26, got 3", "17 to 26"],
+        ["opset must be 17 to 28, got 3", "17 to 28"],
     ),
     "convert: no such release": (["convert", "m.onnx", "o.onnx", "--runtime", "1.2"], ["'1.2'", "1.20.1, 1.22.0"]),
     "convert: beyond a release": (

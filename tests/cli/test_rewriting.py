@@ -118,7 +118,7 @@ REFUSED = {
     "astype: no such dtype": (["astype", "m.onnx", "o.onnx", "float99"], "float99"),
     "astype: no float": (["astype", "m.onnx", "o.onnx", "int8"], "int8"),
     "astype: keeps nothing": (["astype", "m.onnx", "o.onnx", "float16", "--keep", "Zip"], "Zip"),
-    "opset": (["rename", "m.onnx", "o.onnx", "x=a", "--opset", "3"], "opset must be 17 to 26, got 3"),
+    "opset": (["rename", "m.onnx", "o.onnx", "x=a", "--opset", "3"], "opset must be 17 to 28, got 3"),
 }
 
 

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import compose
+from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Symbol, TensorType, ops
@@ -31,7 +32,7 @@ from graphcore.onnx.versions.table import (
     OTHER_WORDS,
 )
 from graphcore.runtime.lowering.file_versions import DEPLOYED
-from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.runtime.lowering.targets.releases import ordered, table_of
 
 D = DType
 Array = np.ndarray[Any, Any]
@@ -77,7 +78,7 @@ def test_every_version_that_brought_more_than_dtypes_has_a_row() -> None:
 
 
 def test_versions_of_the_format_are_those_that_onnx_pairs_with_opsets() -> None:
-    pairs = {opset: onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]) for opset in OPSETS}
+    pairs = {opset: onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]) for opset in IR_OF_OPSET}
     assert pairs == IR_OF_OPSET
     assert max(IR_OF_DTYPE.values()) <= max(IR_OF_OPSET.values())
 
@@ -404,18 +405,55 @@ def test_opset_and_version_of_the_format_win_within_what_a_release_takes() -> No
     assert (opset_of(model), model.ir_version) == (19, 8)
 
 
+@pytest.mark.parametrize(("opset", "ir"), [(27, 13), (28, 14)])
+@pytest.mark.parametrize("target", ["onnx", "cpu"])
+def test_newest_opsets_are_written(target: Any, opset: int, ir: int) -> None:
+    graph = unary(lambda x: (ops.softmax(x), x.cast("int32") << 2, x % 2, x // 2, ops.celu(x), ops.unique(x)[0]))
+    model = graph.to_onnx(target=target, opset=opset, runtime="1.32" if target == "cpu" else None)
+    assert (opset_of(model), model.ir_version) == (opset, ir)
+    session = gc.InferenceSession()
+    for got, want in zip(session.load(model)(X), session.load(graph)(X), strict=True):
+        np.testing.assert_array_equal(got, want)
+    if ordered(onnxruntime.__version__) >= ordered("1.32"):
+        for got, want in zip(run(model, x=X), session.load(graph)(X), strict=True):
+            np.testing.assert_allclose(got, want, 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [D.float6_e2m3fn, D.float6_e3m2fn])
+def test_floats_of_six_bits_are_stored_as_such_from_opset_28_on(dtype: DType) -> None:
+    graph = Graph("six", {"x": TensorType(dtype, [3])})
+    values = np.resize(np.array([0.5, 3, -2.5], np.float32), (3, 1000))
+    weight = graph.weight("w", values.astype(dtype.numpy))
+    graph.output(y=graph["x"].cast("float32") @ weight.cast("float32"), z=graph["x"][::-1])
+    model = graph.to_onnx(target="onnx", opset=28)
+    onnx.checker.check_model(model, full_check=True)
+    assert model.ir_version == 14
+    assert [i.type.tensor_type.elem_type for i in (*model.graph.input, model.graph.output[1])] == [dtype.onnx] * 2
+    assert [i.data_type for i in model.graph.initializer if i.name == "w"] == [dtype.onnx]
+    x = np.array([1, 0.25, -4], np.float32)
+    y, z = gc.InferenceSession().load(model)(x.astype(dtype.numpy))
+    np.testing.assert_array_equal(y, x @ values)
+    assert z.dtype == dtype.numpy
+    assert z.astype(np.float32).tolist() == [-4, 0.25, 1]
+    want, _ = ReferenceEvaluator(model).run(None, {"x": x.astype(dtype.numpy)})
+    np.testing.assert_array_equal(y, want)
+
+
 # What cannot be written
 
 
 @pytest.mark.parametrize(
     ("requested", "text"),
     [
-        ({"opset": 16}, "opset must be 17 to 26, got 16"),
-        ({"opset": 27}, "opset must be 17 to 26, got 27"),
-        ({"opset": "21"}, "opset must be 17 to 26, got '21'"),
-        ({"opset": True}, "opset must be 17 to 26, got True"),
-        ({"ir_version": 7}, "ir_version must be 8 to 13, got 7"),
-        ({"ir_version": 14}, "ir_version must be 8 to 13, got 14"),
+        ({"opset": 16}, "opset must be 17 to 28, got 16"),
+        ({"opset": 29}, "opset must be 17 to 28, got 29"),
+        ({"opset": "21"}, "opset must be 17 to 28, got '21'"),
+        ({"opset": True}, "opset must be 17 to 28, got True"),
+        ({"opset": 27}, "some supported release of onnxruntime takes opset 26 at most, not 27"),
+        ({"runtime": "1.31", "opset": 28}, "onnxruntime 1.31.1 takes opset 26 at most, not 28"),
+        ({"ir_version": 7}, "ir_version must be 8 to 14, got 7"),
+        ({"ir_version": 15}, "ir_version must be 8 to 14, got 15"),
+        ({"ir_version": 14}, "some supported release of onnxruntime takes version 13 of the file format at most"),
         ({"runtime": "1.19"}, "unknown release '1.19' of onnxruntime"),
         ({"runtime": "new"}, "unknown release 'new'"),
         ({"runtime": 1.2}, "unknown release 1.2"),

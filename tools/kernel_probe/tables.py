@@ -18,6 +18,8 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from graphcore.custom_ops.custom_op import lookup
+from graphcore.onnx.notes import NEWEST_OPSET
+from graphcore.onnx.versions.table import IR_OF_OPSET
 from graphcore.ops.microsoft._declare import DOMAIN
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, schema_dtypes
@@ -64,7 +66,7 @@ def facts(provider: str, ran: Ran) -> dict[str, Any]:
 def head(provider: str) -> dict[str, Any]:
     """Return the description of the installed release."""
     results = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
-    return {**results, "opset": newest_opset(), "ir": newest_ir()}
+    return {**results, "opset": newest_opset(NEWEST_OPSET), "ir": newest_ir(IR_OF_OPSET[NEWEST_OPSET])}
 
 
 def _listed(kernels: Iterable[KernelDef], provider: str) -> dict[str, list[KernelDef]]:

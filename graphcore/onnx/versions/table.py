@@ -173,7 +173,20 @@ _WITH_BODIES = having(Trait.BODIES)
 OLDEST_IR = 8
 """The oldest version of the file format that files are written in: the one of opset 17."""
 
-IR_OF_OPSET: dict[int, int] = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
+IR_OF_OPSET: dict[int, int] = {
+    17: 8,
+    18: 8,
+    19: 9,
+    20: 9,
+    21: 10,
+    22: 10,
+    23: 11,
+    24: 12,
+    25: 13,
+    26: 13,
+    27: 13,
+    28: 14,
+}
 """The version of the file format that came with each opset, so that readers of the opset support it."""
 
 IR_OF_DTYPE: dict[DType, int] = {
@@ -182,6 +195,7 @@ IR_OF_DTYPE: dict[DType, int] = {
     DType.float4_e2m1: 11,
     DType.float8_e8m0: 12,
     **dict.fromkeys((DType.int2, DType.uint2), 13),
+    **dict.fromkeys((DType.float6_e2m3fn, DType.float6_e3m2fn), 14),
 }
 """The version of the file format that added a dtype; other dtypes are older than `OLDEST_IR`."""
 

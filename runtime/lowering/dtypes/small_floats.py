@@ -18,9 +18,10 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
+from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import MOVES
-from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.targets.legality import Legality, schema_dtypes
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
@@ -37,8 +38,10 @@ _EXACT_IN_DOUBLE = frozenset({_F64, _I32, _I64, DType.uint32, DType.uint64})
 
 
 def stored(rules: Legality) -> frozenset[DType]:
-    """Return the dtypes that a target does not have: the opset of files has float4, and no float6."""
-    return frozenset(FORMATS) - (frozenset() if rules.decomposes else {DType.float4_e2m1})
+    """Return the dtypes that a target does not have: files have float4, and float6 from opset 28 on."""
+    return frozenset(FORMATS) - (
+        frozenset() if rules.decomposes else schema_dtypes("Cast", max(rules.runtime.opset, OPSET))
+    )
 
 
 def needed(summary: Summary, dtypes: frozenset[DType] = frozenset(FORMATS)) -> bool:

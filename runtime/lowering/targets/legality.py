@@ -204,9 +204,9 @@ def schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
     )
     dtypes = set()
     for name in parameter.types:
+        plain = name.removeprefix("tensor(").removesuffix(")").upper()
         try:
-            plain = name.removeprefix("tensor(").removesuffix(")")
-            dtypes.add(DType.of(plain.replace("float8e", "float8_e").replace("float4e", "float4_e")))
-        except DTypeError:  # sequences, complex numbers and dtypes without a counterpart in graphcore
+            dtypes.add(DType.of(onnx.TensorProto.DataType.Value(plain)))
+        except (DTypeError, ValueError):  # complex numbers, sequences
             continue
     return frozenset(dtypes)
