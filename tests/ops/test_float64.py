@@ -295,7 +295,8 @@ def test_function_holds_its_units(name: str) -> None:
 # An op, and operands at which float64 had wrong digits, or where a formula for all sizes ends.
 POINTS: dict[str, tuple[float, ...]] = {
     "sin": (PI, 2 * PI, 3 * PI, 6.282992740202632, 63.99, 64.01, 22 * PI, 1e300, 5e-324),
-    "cos": (PI / 2, 3 * PI / 2, 7.852584184298924, 63.99, 64.01, 20.5 * PI, 1e300, 1e-300),
+    "cos": (PI / 2, 3 * PI / 2, 7.852584184298924, 63.99, 64.01, 20.5 * PI, 1e300, 1e-300, 313.82996849168865,
+            12883.661998927975, 1.3417366434205833e308, 1.241672507613542e308),
     "tan": (PI / 2, 1e6 * PI / 2, 1e7, 2.0**47 + 1, 2.0**48, 1e300, 1e-300, 1.6e6, 1.7e6),
     "tanh": (17.9, 17.865513362582487, 1.0, 1.0000001, 3.0, 800.0, 5e-324),
     "acos": (1 - 2.0**-53, 1 - 1e-9, 0.9999, 0.5, 0.49999, -0.5, -1.0, 1.0),
@@ -313,7 +314,7 @@ POINTS: dict[str, tuple[float, ...]] = {
     "normcdf": (-38.0, -0.7, 0.7, -6.138284953731933e-05, -1e9),
     "hardsigmoid": (-2.9999999999, -3.0000001),
     "hardswish": (-2.9999999999, -3.0000001),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", POINTS)

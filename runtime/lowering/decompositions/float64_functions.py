@@ -55,21 +55,31 @@ def _sin(b: Builder, x: Symbol) -> Symbol:
 
 
 def _cos(b: Builder, x: Symbol) -> Symbol:
-    """Return the sine of the distance to the nearest zero, which the kernel computes for large angles only."""
-    turns = b.native("Floor", e.mul(x, 1 / math.pi))
-    near = b.native("Sin", _less_half_turns(x, e.add(turns, 0.5)))
-    near = e.sub(0.0, _with_parity(b, turns, near))
-    return _where(b, e.below(b.native("Abs", x), _MAX_NEAR), near, _kernel_cos(b, x))
+    """Return the sine of the distance to the nearest zero, for the angles for which there is no accurate kernel."""
+    turns, limit = b.native("Floor", e.mul(x, 1 / math.pi)), _MAX_NEAR
+    if b.rules.allows("Cos", F64):
+        away = _less_half_turns(x, e.add(turns, 0.5))
+    else:
+        away, limit = _less_quarters(b, x, e.add(e.add(turns, turns), 1.0)), _MAX_REDUCED
+    near = e.sub(0.0, _with_parity(b, turns, b.native("Sin", away)))
+    return _where(b, e.below(b.native("Abs", x), limit), near, _kernel_cos(b, x))
+
+
+# A multiple of 2 pi above half the largest float64, less its rounding error.
+_MULTIPLE, _MULTIPLE_LOST = 1.241672507613542e308, 2.586287505210448e-17
 
 
 def _kernel_cos(b: Builder, x: Symbol) -> Symbol:
-    """Return the cosine by the kernel; in releases without one as sin(2x) / 2 sin(x), or 1 - 2 sin(x / 2)^2."""
+    """Return the cosine by the kernel; in releases without one as sin(2x) / 2 sin(x), for angles beyond the limit."""
     if b.rules.allows("Cos", F64):
         return b.native("Cos", x)
-    half, sine = b.native("Sin", e.mul(x, 0.5)), b.native("Sin", x)
-    ratio = e.emit("Div", b.native("Sin", e.add(x, x)), e.add(sine, sine))
-    far = e.sub(1.0, e.mul(e.add(half, half), half))
-    return _where(b, e.below(b.native("Abs", x), 1e307), ratio, far)
+    size = b.native("Abs", x)
+    huge = _greater(b, size, 8.98e307)
+    size = e.sub(size, e.where_number(huge, _MULTIPLE, _c(b, 0.0)))  # exact, and 2x is finite
+    sine = b.native("Sin", size)
+    ratio = e.emit("Div", b.native("Sin", e.add(size, size)), e.add(sine, sine))
+    ratio = e.where_number(e.equals(size, 0.0), 1.0, ratio)
+    return e.add(ratio, e.mul(sine, e.where_number(huge, _MULTIPLE_LOST, _c(b, 0.0))))
 
 
 # pi / 2 as a sum of three float64, and (1 - x / tan(x)) / x^2 up to pi / 4, in x * x.
@@ -83,15 +93,20 @@ _MAX_REDUCED = 2.0**48
 """Beyond this angle the kernels are those of C."""
 
 
+def _less_quarters(b: Builder, x: Symbol, k: Symbol) -> Symbol:
+    """Return x - k * pi / 2, rounded once."""
+    (first, lost), (second, rest) = (e.product_of(k, _c(b, part)) for part in _QUARTER[:2])
+    total, wrong = e.sum_of(e.sub(x, first), b.native("Neg", lost))
+    total, more = e.sum_of(total, b.native("Neg", second))
+    return e.add(total, e.sub(e.add(wrong, more), e.add(rest, e.mul(k, _QUARTER[2]))))
+
+
 def _tan(b: Builder, x: Symbol) -> Symbol:
     """Return the tangent of x less the nearest multiple k of pi / 2; for odd k -1 divided by that."""
     near = e.below(b.native("Abs", x), _MAX_REDUCED)
     inside = _where(b, near, x, _c(b, 0.0))
     k = b.native("Round", e.mul(inside, 2 / math.pi))
-    (first, lost), (second, rest) = (e.product_of(k, _c(b, part)) for part in _QUARTER[:2])
-    total, wrong = e.sum_of(e.sub(inside, first), b.native("Neg", lost))
-    total, more = e.sum_of(total, b.native("Neg", second))
-    angle = e.add(total, e.sub(e.add(wrong, more), e.add(rest, e.mul(k, _QUARTER[2]))))
+    angle = _less_quarters(b, inside, k)
     square = e.square(angle)
     cotangent = e.sub(1.0, e.mul(square, e.polynomial(square, _COTANGENT)))  # times the angle
     half = e.mul(k, 0.5)
