@@ -250,6 +250,20 @@ def test_call_goes_to_the_cpu_when_an_operand_has_no_elements() -> None:
     assert compiled.run(["y"], {"x0": np.zeros(0)}) == ["host"]
 
 
+def test_call_that_omits_an_input_with_a_default() -> None:
+    def compiled(default: list[int]) -> openvino.Compiled:
+        types = {"x": ints("n"), "y": ints("m")}
+        graph = Graph("g", types, defaults={"y": np.array(default, np.int64)})
+        graph.output(graph["x"] + ops.sum(graph["y"]))
+        return openvino.Compiled(_Session("device", []), planned(graph), lambda: _Session("host", []))
+
+    small = {"x": np.array([1, 2])}
+    assert compiled([3]).run(["y"], small) == ["device"]
+    assert compiled([int(LIMIT)]).run(["y"], small) == ["host"]
+    assert compiled([int(LIMIT)]).run(["y"], {**small, "y": np.array([3])}) == ["device"]
+    assert compiled([]).run(["y"], small) == ["host"]
+
+
 # What is done to graphs
 
 

@@ -155,6 +155,7 @@ class Compiled:
         self._bounds = plan.bounds
         self._norms = {norm for bound in plan.bounds for norm in bound.norms}
         self._checks = plan.checks
+        self._defaults = plan.lowered.defaults
         self._sizes = sizes
         self._compared = [name for pair in plan.checks for name in pair if sizes is None]
         self._names = [o.name for o in session.get_outputs() if o.name not in self._compared]
@@ -183,13 +184,14 @@ class Compiled:
     def run(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> list[Any]:
         """Run as the session does; on the CPU if an operand is empty, an integer is too large, or sizes differ from the
         stated ones."""
-        if self._is_device and not all(array.size for array in feed.values()):
+        values = {**self._defaults, **feed}
+        if self._is_device and not all(array.size for array in values.values()):
             # Some of OpenVINO's kernels refuse operands without elements, others crash.
             return list(self._cpu().run(self._names if names is None else list(names), feed, options))
         if not self._is_checked:
             return list(self._session._sess.run(self._names if names is None else names, feed, options))
         requested = self._names if names is None else list(names)
-        if self._fits(feed) and self._agree(feed):
+        if self._fits(values) and self._agree(values):
             try:
                 results = list(self._session._sess.run([*requested, *self._compared], feed, options))
             except Exception:
