@@ -38,14 +38,17 @@ class CellCase:
     atol: float = 0.0
 
 
-def node_tests(*modules: str) -> dict[str, Any]:
-    """Return ONNX's backend tests of single nodes of the domain ai.onnx, by name.
+def node_modules() -> list[str]:
+    """Return the modules of ONNX's node tests, those of the domain ai.onnx.ml after the name of their package."""
+    package, prefix = importlib.import_module(_NODE_TESTS), f"{_NODE_TESTS}."
+    return [info.name.removeprefix(prefix) for info in pkgutil.walk_packages(package.__path__, prefix)]
 
-    modules: of `onnx.backend.test.case.node`; by default all.
-    """
+
+def node_tests(*modules: str) -> dict[str, Any]:
+    """Return ONNX's backend tests of single nodes, by name. modules: of `node_modules`; by default all."""
     package = importlib.import_module(_NODE_TESTS)
     results: dict[str, Any] = {}
-    for name in modules or [info.name for info in pkgutil.iter_modules(package.__path__)]:
+    for name in modules or node_modules():
         if name not in _collected:
             before = len(package._NodeTestCases)
             importlib.import_module(f"{_NODE_TESTS}.{name}")

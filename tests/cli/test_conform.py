@@ -61,6 +61,11 @@ def test_failures_in_json(call: Callable[..., Any]) -> None:
     assert result["failures"]["mean bfloat16"].startswith("load: ")
 
 
+def test_node_tests_are_those_of_ml_too() -> None:
+    assert {"add", "ai_onnx_ml.binarizer"} <= {*suites.node_modules()}
+    assert [*suites.node_tests("ai_onnx_ml.binarizer")] == ["test_ai_onnx_ml_binarizer"]
+
+
 def test_crash_fails_one_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process that ends at one case is started again for the others."""
     fake = tmp_path / "fake.py"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import pkgutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx.backend.test.case import node as node_cases
 
 import graphcore as gc
 from graphcore import ops
 from graphcore.arrays.external_data import Folder
 from graphcore.conformance.runtimes import OrtModel
-from graphcore.conformance.suites import node_tests, outcome
+from graphcore.conformance.suites import node_modules, node_tests, outcome
 from graphcore.onnx.proto.tensors import array_of, dense
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.types.tensor_types import Type
@@ -153,8 +151,7 @@ POOLS = frozenset({"averagepool", "lppool", "maxpool"})
 
 def collected(*, pools: bool | None = None) -> dict[str, Any]:
     """Return the tests of the modules in POOLS, those of the others, or all, by name."""
-    names = (info.name for info in pkgutil.iter_modules(node_cases.__path__))
-    return node_tests(*(name for name in names if pools is None or (name in POOLS) == pools))
+    return node_tests(*(name for name in node_modules() if pools is None or (name in POOLS) == pools))
 
 
 def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
