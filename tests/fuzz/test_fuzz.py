@@ -133,6 +133,14 @@ def test_shape_of_parts_of_bytes_loads_when_optimisers_drop_the_ops_before_it() 
             assert chains.failure(chains.Chain(dtype, first, "shape"))[0] is None
 
 
+@pytest.mark.parametrize("last", ["unique", "flip"])
+@pytest.mark.parametrize("between", ["sub 1e-300", "mul 1", "div 1", "add 0"])
+def test_dequantised_int32_is_not_quantised_again_when_optimisers_drop_the_op_before_a_move(
+    between: str, last: str
+) -> None:
+    assert chains.failure(chains.Chain(DType.int32, "scaled", between, None, last))[0] is None
+
+
 def test_program_is_right_as_long_as_nothing_is_planted() -> None:
     assert failure(PLANTED) is None
 

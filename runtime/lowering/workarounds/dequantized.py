@@ -62,12 +62,32 @@ ZERO_POINTS = node_workaround(
 
 
 def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | None:
-    """Return the DequantizeLinear that a value comes from, or None. moves: operators that may follow it."""
+    """Return the DequantizeLinear that a value comes from, or None.
+
+    moves: operators that may follow it, besides those without effect, which optimisers drop.
+    """
     node = None if symbol is None else symbol.producer
-    while isinstance(node, Node) and node.op_type in moves and not node.domain:
-        node = None if node.inputs[0] is None else node.inputs[0].producer
-    is_one = isinstance(node, Node) and node.op_type == "DequantizeLinear" and not node.domain
-    return node if is_one and isinstance(node, Node) else None
+    while isinstance(node, Node) and not node.domain and node.op_type != "DequantizeLinear":
+        source = node.inputs[0] if node.op_type in moves else _unchanged(node)
+        node = None if source is None else source.producer
+    return node if isinstance(node, Node) and not node.domain else None
+
+
+_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+
+
+def _unchanged(node: Node) -> Symbol | None:
+    """Return the operand that a node returns unchanged; None if there is none."""
+    neutral = _NEUTRAL.get(node.op_type)
+    if neutral is None:
+        x = node.inputs[0] if node.op_type in ("Cast", "Expand", "Identity") else None
+        return x if x is not None and x.type == node.outputs[0].type else None
+    pairs = (node.inputs, node.inputs[::-1]) if node.op_type in ("Add", "Mul") else (node.inputs,)
+    for x, number in pairs:
+        array = constant_array(number, weights=True, outer=True)
+        if array is not None and (array == neutral).all():
+            return x
+    return None
 
 
 # Widen dequantised weights by arithmetic: onnxruntime fuses their product into one that quantises the other operand.
