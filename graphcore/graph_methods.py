@@ -22,7 +22,7 @@ from graphcore.errors import GraphError
 from graphcore.ir import printing as verification
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName, read_by
 from graphcore.ir.state.attaching import method
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform import pickling
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
@@ -88,7 +88,7 @@ def range(
 def op(
     self: Graph,
     op_type: str,
-    inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
+    inputs: Symbol | Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
     attributes: Mapping[str, Any] | None = None,
     out_types: Sequence[Type] | None = None,
     *,
@@ -97,8 +97,9 @@ def op(
     """Emit an operator of any domain, without promotion and without checks of operands.
 
     Args:
-        op_type: The name of the operator.
-        inputs: Symbols, arrays or Python scalars, which become constants, or None for an omitted optional input.
+        op_type: The name of the operator, also as "domain::name".
+        inputs: A Symbol, or a sequence of Symbols, arrays or Python scalars, which become constants, and None for an
+            omitted optional input.
         attributes: Ints, floats, strings, arrays, Graphs and lists of them.
         out_types: The types of the outputs. By default ONNX's inference determines them, or for operators of the
             installed runtime its own inference. `export` raises `ExportError` if they are wrong.
@@ -110,7 +111,10 @@ def op(
     Raises:
         GraphError: The types of the outputs cannot be inferred.
     """
-    symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
+    if "::" in op_type and not domain:
+        domain, _, op_type = op_type.partition("::")
+    operands = (inputs,) if isinstance(inputs, Symbol) else inputs
+    symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(operands))
     if out_types is None:
         from graphcore.onnx.schemas.inference import infer_types  # importing onnx is slow
 
@@ -476,7 +480,12 @@ setattr(Graph, "__getstate__", pickling.state_of)  # noqa: B010 - an assignment 
 setattr(Graph, "__setstate__", pickling.restore)  # noqa: B010
 
 
-# Methods of Symbol
+# Methods of Node and Symbol
+
+
+@method(Node, "__repr__")
+def node_text(self: Node) -> str:
+    return verification.node_text(self)
 
 
 @method(Symbol, "_repr_html_")

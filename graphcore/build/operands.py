@@ -44,7 +44,12 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
     if graph is None:
         raise GraphError(
             f"{op}: no operand is a Symbol, so there is no graph to build in",
-            help="pass a Symbol, or build inside `with graph:`",
+            help="pass a Symbol, or build inside `with graph:`"
+            + (
+                "; gc.tensor(array) computes at once, and gc.jit compiles functions of arrays"
+                if any(hasattr(value, "__array__") for value in values)
+                else ""
+            ),
         )
     return graph if graph.scope.is_open else graph.build.innermost()
 

@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always")
         failure = 1
         try:
-            args = parser().parse_args(argv)
+            root = parser()
+            if not (sys.argv[1:] if argv is None else argv):
+                root.print_help()
+                return 0
+            args = root.parse_args(argv)
             failure = args.failure
             name = args.command.replace("-", "_")
             command = import_module(f"graphcore.cli.commands.{args.home}")

@@ -29,6 +29,16 @@ def graph_text(graph: Graph) -> str:
     return "\n".join(escaped(line) for title, rows in parts for line in (f"{title} {{", *_aligned(rows), "}"))
 
 
+def node_text(node: Node) -> str:
+    """Return the line of a node in `graph_text`, without its source line."""
+    definition = definition_of(node)
+    return escaped(_node_line(node, {} if definition is None else {definition: definition.name}))
+
+
+def _node_line(node: Node, called: Mapping[Definition, str]) -> str:
+    return f"{', '.join(map(str, node.outputs))} = {_call(node, called)}"
+
+
 def _aligned(rows: list[tuple[str, str]]) -> list[str]:
     width = min(max((len(left) for left, right in rows if right), default=0), 100)
     return [f"{left.ljust(width)}  # {right}" if right else left for left, right in rows]
@@ -45,8 +55,7 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
     ]
     rows += [(f"{indent}weight  {s}", _line_of(s)) for s in graph.weights.values()]
     for node in _visible_nodes(graph):
-        results = ", ".join(map(str, node.outputs))
-        rows.append((f"{indent}{results} = {_call(node, called)}", str(node.line or "")))
+        rows.append((f"{indent}{_node_line(node, called)}", str(node.line or "")))
         for key, value in node.attributes.items():
             if _is_body(value):
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
@@ -103,7 +112,14 @@ def _array(array: np.ndarray[Any, Any], dtype: DType) -> str:
 def _attribute(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return _array(value, DType.of(value.dtype))
-    return str(value) if isinstance(value, DType) else repr(value)
+    if isinstance(value, (list, tuple)) and len(value) > _MAX_ELEMENTS:
+        return f"[{', '.join(map(repr, value[:4]))}, ... {len(value)} in all]"
+    text = str(value) if isinstance(value, DType) else repr(value)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+_MAX_ELEMENTS, _MAX_TEXT = 16, 200
+"""Of attributes that are printed whole."""
 
 
 # Checks of a whole graph: operands, outputs, names and bodies.

@@ -115,6 +115,10 @@ class Dim:
         """Return the smaller of two dims if that is provable, else the expression `min(a, b)`."""
         return _extreme("min", _argument(a), _argument(b))
 
+    def is_part_of(self, other: Dim) -> bool:
+        """Return True if the dim is written as the minimum of another one and more, as the length of `x[:n]` is."""
+        return self._op == "min" and other in self._args
+
     def ceildiv(self, divisor: Dim | int) -> Dim:
         """Return the quotient rounded up: `-(-self // divisor)`.
 

@@ -17,6 +17,7 @@ from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.feeds import Feeds, Inputs
+from graphcore.runtime.calls.results import NamedResults, results_of
 from graphcore.runtime.isolation.process import Worker, WorkerEnded, WorkerProgram, WorkerSignature
 from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.runtime.stopping.limit import seconds_of
@@ -65,7 +66,7 @@ class IsolatedModel:
         """The ids of the current worker processes."""
         return self._pool().processes
 
-    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> NamedResults:
         """Run the model on one value for each input, by position, by name, or in one dict, as a Model.
 
         Large results are in memory that the worker shares: they stay valid after other calls, after the worker's end
@@ -93,10 +94,10 @@ class IsolatedModel:
             return None
         return None if timeout is None else Timeout(seconds_of(self.name, timeout))
 
-    def _run(self, arrays: Sequence[Any], named: Mapping[str, Any], limit: Timeout | None) -> list[Any]:
+    def _run(self, arrays: Sequence[Any], named: Mapping[str, Any], limit: Timeout | None) -> NamedResults:
         feed = self._feeds.take(arrays, named)
         values = [feed.get(name) for name in (*self._feeds.names, *self._feeds.optional)]
-        return self._pool().run(values, limit)
+        return results_of(self._signature.outputs)(self._pool().run(values, limit))
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None
@@ -116,7 +117,7 @@ class IsolatedModel:
         results = dict(zip(outputs, self(dict(input_feed)), strict=True))
         return [results[name] for name in names]
 
-    def execute(self, /, *arrays: Any, wide: Any = "limbs", timeout: Any = None, **named: Any) -> list[Any]:
+    def execute(self, /, *arrays: Any, wide: Any = "limbs", timeout: Any = None, **named: Any) -> NamedResults:
         """Run as calling the model does, with more options.
 
         Args:
@@ -141,7 +142,7 @@ class IsolatedModel:
                 results[position] = big_integers.from_digits(results[position], dtype)
         return results
 
-    def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
+    def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[NamedResults]:
         """Start a call in a thread and return its future: `model.run_async(x).result()`.
 
         Do not change the arrays until it is done. The future has the error of a failed call.

@@ -33,6 +33,7 @@ from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.failures import RuntimeMessage, UserNodes, run_error
 from graphcore.runtime.calls.feeds import ForOtherModel, Overrides
+from graphcore.runtime.calls.results import NamedResults
 from graphcore.runtime.model.started import StartedModel
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
@@ -92,7 +93,7 @@ class CalledModel(StartedModel):
             )
         return self._state
 
-    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> NamedResults:
         """Run the model on one value for each input, by position, by name, or in one dict.
 
         Arrays must have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte
@@ -108,8 +109,9 @@ class CalledModel(StartedModel):
             named: Values of inputs by name.
 
         Returns:
-            The outputs, in order: arrays, lists for sequences, None for absent optionals. Integers of more than 64 bits
-            are digits. Types that graphcore does not know are as onnxruntime returns them.
+            The outputs, in order and by name (`out["y"]`, `out.y`): arrays, lists for sequences, None for absent
+            optionals. Integers of more than 64 bits are digits. Types that graphcore does not know are as onnxruntime
+            returns them.
 
         Raises:
             FeedError: If a value does not fit its input.
@@ -122,16 +124,16 @@ class CalledModel(StartedModel):
                     return self(*arrays, **named)
             named["timeout"] = timeout
         if self._state is not None:
-            return self._state(*arrays, **named)
+            return self._results(self._state(*arrays, **named))
         try:
             feed = self._feeds.take(arrays, named)
         except ForOtherModel as reason:
             return self._model_for(reason)(*arrays, **named)
         try:
             if self._is_plain:
-                return run(self._run, self._output_names, feed)  # type: ignore[no-any-return]
+                return self._results(run(self._run, self._output_names, feed))
             if self._is_bound:
-                return self._run_bound(feed)
+                return self._results(self._run_bound(feed))
             if self._fed:
                 values = {
                     n: transport_dtypes.to_value(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()
@@ -149,12 +151,12 @@ class CalledModel(StartedModel):
             if whole is not None:
                 return whole(*arrays, **named)  # its error names the failed node
             if (empty_results := self._empty_results(error, feed)) is not None:
-                return empty_results
+                return self._results(empty_results)
             raised = self._failed(error, feed)
             raise raised from raised.__cause__ or error
         for position, dtype in self._restored:
             results[position] = transport_dtypes.restored(results[position], dtype)
-        return results  # type: ignore[no-any-return]
+        return self._results(results)
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None

@@ -18,6 +18,7 @@ from graphcore.errors import (
 from graphcore.runtime import inspection
 from graphcore.runtime.calls.batching import in_pieces, rows_of
 from graphcore.runtime.calls.feeds import ForOtherModel
+from graphcore.runtime.calls.results import NamedResults
 from graphcore.runtime.calls.rows import WINDOW, MapRun, check_arguments
 from graphcore.runtime.model.calling import CalledModel
 from graphcore.runtime.ort.release import runtime
@@ -38,7 +39,7 @@ class Model(CalledModel):
     Calls from several threads at once are safe.
     """
 
-    def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
+    def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[NamedResults]:
         """Start a call in a thread of the model and return its future: `model.run_async(x).result()`.
 
         Do not change the arrays until it is done. The future has the error of a failed call. As many calls run in
@@ -71,7 +72,7 @@ class Model(CalledModel):
 
     def execute(
         self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, timeout: Any = None, **named: Any
-    ) -> list[Any]:
+    ) -> NamedResults:
         """Run as calling the model does, with more options.
 
         Inputs called `wide`, `micro_batch` or `timeout` are given by position, in a dict, or in a call of the model.
@@ -112,7 +113,7 @@ class Model(CalledModel):
             batches = self._batching()
             if batches.rows(feed) > rows:
                 batches = self._batches = batches.settled(call, feed)
-            results = in_pieces(call, batches, rows, feed, self._pool if is_single else None)
+            results = self._results(in_pieces(call, batches, rows, feed, self._pool if is_single else None))
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)

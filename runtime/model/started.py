@@ -21,6 +21,7 @@ from graphcore.runtime.buffers.state import ModelBuffer, Program, Runner, State,
 from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.failures import UserNodes
 from graphcore.runtime.calls.feeds import Feeds, ForOtherModel, Inputs, Overrides
+from graphcore.runtime.calls.results import results_of
 from graphcore.runtime.calls.rows import Pace
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import copying_outputs
@@ -90,6 +91,7 @@ class StartedModel(ABC):
         self._inputs = without(inputs, {k.name for k in buffers} | {*defaults})
         self._input_defaults = defaults
         self._outputs = without(outputs, {k.output for k in buffers})
+        self._results = results_of(self._outputs)
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(
             name,

@@ -24,6 +24,9 @@ from graphcore.types.tensor_types import TensorType
 EXACT_PRODUCTS: Mapping[str, str] = {"session.qdq_matmulnbits_accuracy_level": "0"}
 """By default onnxruntime rounds the other operand of a product with dequantised weights to int8: this prevents it."""
 
+_KEYWORDS = ("providers", "devices", "precision", "optimize", "huge_pages", "config", "custom_op_libraries")
+"""Arguments of `InferenceSession` that can be misspelt; other names are attributes of SessionOptions."""
+
 _THREAD_COUNTS = frozenset({"intra_op_num_threads", "inter_op_num_threads"})
 _MAX_THREADS = 4096
 """onnxruntime starts any number of threads, even if that takes an hour and all memory."""
@@ -58,7 +61,9 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     if unknown:
         import difflib  # only errors need it
 
-        close = difflib.get_close_matches(unknown[0], names, 3, 0.4)
+        close = difflib.get_close_matches(unknown[0], _KEYWORDS, 1, 0.6) or difflib.get_close_matches(
+            unknown[0], names, 3, 0.4
+        )
         raise GraphError(
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",
             help=f"did you mean {' or '.join(close)}?" if close else "see the attributes of onnxruntime.SessionOptions",

@@ -16,7 +16,7 @@ _GRACE_SECONDS = 1.0
 """Seconds that calls may continue when the program ends."""
 
 
-class CallFuture(Future[list[Any]]):
+class CallFuture(Future[Any]):
     """A future of a call. `cancel()` removes a waiting call, and stops a running one."""
 
     def __init__(self, what: str, seconds: float | None = None) -> None:
@@ -50,7 +50,7 @@ class CallFuture(Future[list[Any]]):
         if not self.set_running_or_notify_cancel():  # called late, because a running future cannot be cancelled
             return
         if error is None:
-            self.set_result(result)  # type: ignore[arg-type]
+            self.set_result(result)
         else:
             self.set_exception(error)
 

@@ -250,7 +250,6 @@ def test_errors_are_the_librarys_own_text(call: Call, argv: list[str], words: li
 @pytest.mark.parametrize(
     "argv",
     [
-        [],
         ["fly"],
         ["run"],
         ["run", "m.onnx", "--dim", "batch"],
@@ -510,3 +509,15 @@ def test_commands_of_the_documents_are_understood() -> None:
 
 def test_command_is_installed_under_its_name() -> None:
     assert '[project.scripts]\ngraphcore = "graphcore.cli:main"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_help_is_printed_without_a_command(call: Call) -> None:
+    code, out, _ = call()
+    assert code == 0
+    assert out.startswith("usage: graphcore")
+
+
+def test_similar_command_is_suggested(call: Call) -> None:
+    code, _, err = call("inspct")
+    assert code == 2
+    assert "there is no command 'inspct'; did you mean inspect?" in err

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphcore import Graph, Symbol, graph_methods, surgery_methods
+from graphcore import Graph, Symbol, TensorType, graph_methods, surgery_methods
 from graphcore.ir import graph
 
 
@@ -71,3 +71,20 @@ def test_stubs_of_symbol_have_the_signatures_of_what_is_attached() -> None:
 
 def test_every_stub_of_symbol_is_attached() -> None:
     assert [each.name for each in _stubs() if each.name not in vars(Symbol)] == []
+
+
+def test_operator_takes_one_symbol_and_a_domain_before_its_name() -> None:
+    graph = Graph("g", {"x": TensorType("float32", ["n", 4])})
+    (y,) = graph.op("Relu", graph["x"])
+    (z,) = graph.op("my.domain::Op", y, out_types=[y.type])
+    assert (z.producer.domain, z.producer.op_type, z.producer.inputs) == ("my.domain", "Op", (y,))  # type: ignore[union-attr]
+    assert repr(z.producer) == f"{z.name}: float32[n, 4] = my.domain.Op({y.name})"
+
+
+def test_long_attributes_are_shortened_in_print() -> None:
+    graph = Graph("g", {})
+    with graph:
+        graph.op("Constant", [], {"value_floats": [1.5] * 500})
+        graph.op("Constant", [], {"value_string": "a" * 500})
+    assert "Constant(value_floats=[1.5, 1.5, 1.5, 1.5, ... 500 in all])" in str(graph)
+    assert max(map(len, str(graph).splitlines())) < 300

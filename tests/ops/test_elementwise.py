@@ -15,7 +15,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.build.declare import REGISTRY
 from graphcore.build.operands import is_lossy
-from graphcore.errors import DTypeError, LossyCastWarning, ShapeError
+from graphcore.errors import DTypeError, GraphError, LossyCastWarning, RunError, ShapeError
 from graphcore.promotion.max import DTYPES
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support import reference
@@ -274,3 +274,22 @@ def test_integer_powers_of_few_bits_are_exact_and_wrap(dtype: DType) -> None:
     (result,) = gc.InferenceSession().load(graph).execute(x, y)
     low, size = int(dtype.min), 1 << dtype.bits
     assert result.astype(int).tolist() == [(x**y - low) % size + low for x, y in pairs]
+
+
+def test_table_that_is_cut_to_a_dim_broadcasts_with_it() -> None:
+    graph = Graph("g", {"x": TensorType("float32", ["b", "s", 2])})
+    table = graph.weight("positions", np.arange(20, dtype=np.float32).reshape(10, 2))
+    y = graph["x"] + table[: graph["x"].shape[1]]
+    assert str(y.shape) == "[b, s, 2]"
+    graph.output(y=y)
+    model = gc.InferenceSession().load(graph)
+    for length in (1, 4, 10):
+        x = np.ones((3, length, 2), np.float32)
+        np.testing.assert_array_equal(model(x)[0], x + np.arange(20, dtype=np.float32).reshape(10, 2)[:length])
+    with pytest.raises(RunError, match="shapes do not broadcast"):
+        model(np.ones((3, 11, 2), np.float32))
+
+
+def test_error_of_an_array_alone_names_eager_tensors() -> None:
+    with pytest.raises(GraphError, match=r"gc\.tensor\(array\) computes at once, and gc\.jit compiles"):
+        ops.relu(np.ones(3, np.float32))

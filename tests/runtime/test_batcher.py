@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.runtime.calls.results import NamedResults
 from graphcore.types.tensor_types import SequenceType
 from tests.sampling import drawn
 from tests.support.waiting import PATIENCE, until
@@ -36,10 +37,10 @@ class Watched(gc.Model):
     rows: list[int]
     gate: threading.Event
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> NamedResults:
         self.rows.append(len(arrays[0]))
         self.gate.wait(PATIENCE)
-        return super().__call__(*arrays, **named)
+        return super().__call__(*arrays, timeout=timeout, **named)
 
 
 def watched(graph: Graph) -> Watched:

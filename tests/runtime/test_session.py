@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -498,3 +500,38 @@ def test_numbers_of_calls_and_names_to_watch_are_looked_at() -> None:
             model.debug(X, watch=watch)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="load: prepack='some' is not a choice"):
         gc.InferenceSession().load(b"whatever it is", prepack="some")  # type: ignore[arg-type]
+
+
+def two_outputs() -> gc.Model:
+    graph = Graph("two", {"x": TensorType("float32", ["n"])})
+    graph.output(hidden=graph["x"] + 1, count=graph["x"] * 2)
+    return gc.InferenceSession().load(graph)
+
+
+def test_results_are_a_list_that_knows_names() -> None:
+    results = two_outputs()(np.ones(3, np.float32))
+    hidden, count = results
+    assert isinstance(results, list)
+    assert results["hidden"] is results.hidden is results[0] is hidden
+    assert results["count"] is results[-1] is count
+    assert callable(results.count)  # the method of lists
+    assert [len(r) for r in results[:]] == [3, 3]
+
+
+def test_results_say_which_outputs_there_are() -> None:
+    results = two_outputs()(np.ones(3, np.float32))
+    with pytest.raises(FeedError, match=r"there is no output 'hiden'\n  help: did you mean hidden\?"):
+        results["hiden"]
+    with pytest.raises(AttributeError, match="there is no output 'logits'; the outputs are 'hidden', 'count'"):
+        results.logits  # noqa: B018
+
+
+def test_results_keep_their_names_when_copied_and_pickled() -> None:
+    results = two_outputs().execute(np.ones(3, np.float32))
+    for other in (pickle.loads(pickle.dumps(results)), copy.copy(results), copy.deepcopy(results)):
+        np.testing.assert_array_equal(other.hidden, results["hidden"])
+
+
+def test_argument_of_the_session_is_suggested() -> None:
+    with pytest.raises(GraphError, match="did you mean providers"):
+        gc.InferenceSession(provider="cpu")

@@ -154,8 +154,7 @@ def native(case: Case) -> list[Array]:
 
 def check(case: Case, ranked: bool = True) -> None:
     model = gc.InferenceSession().load(model_of(case, ranked))
-    results = model.execute(**feeds_of(case))
-    results = list(results.values()) if isinstance(results, dict) else list(results)
+    results = list(model.execute(**feeds_of(case)))
     if case.expected is None:
         expected = native(case)
     else:

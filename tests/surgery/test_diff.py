@@ -261,3 +261,10 @@ def test_common_subsequences_are_as_long_as_can_be() -> None:
         assert all(a[i] == b[j] for i, j in pairs)
         assert all(p[0] < q[0] and p[1] < q[1] for p, q in itertools.pairwise(pairs))
     assert common(list(range(5000)), list(range(5000, 10_000))) == []
+
+
+def test_differences_are_escaped_in_notebooks() -> None:
+    before, after = (Graph("g", {name: TensorType("float32", [2])}) for name in ("x", "<y>"))
+    for graph in (before, after):
+        graph.output(z=graph.inputs[0] + 1)
+    assert "&lt;y&gt;" in before.diff(after)._repr_html_()

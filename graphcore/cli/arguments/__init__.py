@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
+from typing import NoReturn
 
 from graphcore._version import __version__
 from graphcore.cli.arguments import options, reading
+from graphcore.support.escaping import suggestion
 
 _EXAMPLES = """examples:
   graphcore inspect model.onnx
@@ -25,6 +28,16 @@ _EXAMPLES = """examples:
   graphcore doctor
   graphcore conform --runtime 1.27.0
 """
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if unknown is not None:
+            hint = suggestion(unknown[1], re.findall(r"[\w-]+", unknown[2]))
+            message = f"there is no command {unknown[1]!r}; {hint}`graphcore --help` lists them"
+        super().error(message)
+
 
 _COMMANDS = (
     reading.add_inspect,
@@ -54,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
     In its result `command` names a function of the module `home` in `cli/commands`.
     """
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="graphcore",
         description="Inspects ONNX models, runs them with exact numbers, measures and compares them, reports what\n"
         "onnxruntime alone does differently, and rewrites them: lowers, quantises, cuts, renames, changes dtypes.",
@@ -63,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"graphcore {__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = root.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser
+    )
     for add in _COMMANDS:
         add(commands)
     return root

@@ -159,8 +159,9 @@ def _is_cut(dim: Dim, whole: Dim) -> bool:
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     """Return the shape that the operands of an op broadcast to. Raises `ValueError` that names two conflicting dims.
 
-    Two dims that are not provably equal are compatible only if one of them is 1 or unknown. `broadcast` is less strict,
-    for imported models.
+    Two dims that are not provably equal are compatible only if one of them is 1, unknown, or the minimum of the other
+    one and more: a table cut to that length, which fails in the run if it is shorter. `broadcast` is less strict, for
+    imported models.
     """
     first = shapes[0]
     for shape in shapes:
@@ -181,9 +182,9 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
             dim = shape[position]
             if chosen is None or chosen is dim or chosen == 1:
                 chosen = dim
-            elif dim == 1:
+            elif dim == 1 or dim.is_part_of(chosen):
                 continue
-            elif chosen.is_dynamic:
+            elif chosen.is_dynamic or chosen.is_part_of(dim):
                 chosen = dim
             elif not dim.is_dynamic:
                 clash = clash or f"{chosen} and {dim} at axis {position}"

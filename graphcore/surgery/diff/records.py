@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -151,6 +152,9 @@ class Diff:
             ]
             for field in fields(self)
         }
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         if not self:
