@@ -9,9 +9,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from graphcore._version import FOLDER
@@ -37,7 +36,7 @@ _MARKS = ("<!-- table of conformance -->", "<!-- end table of conformance -->")
 class Runtime:
     """A runtime of `runtimes.RUNTIMES`.
 
-    release: of onnxruntime or onnxruntime-web, by default the installed one. provider: of onnxruntime.
+    release: of onnxruntime, onnxruntime-web or openvino, by default the installed one. provider: of onnxruntime.
     """
 
     name: str
@@ -58,9 +57,6 @@ class Result:
     count: int
     passed: int
     failures: Mapping[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def run_suite(suite: str, runtime: Runtime, advance: Callable[[int, int], None] = lambda done, total: None) -> Result:
@@ -158,7 +154,8 @@ def run_checkout(suite: str, runtime: Runtime, checkout: Path, examples: int = 1
     environment = _environment(runtime)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", "-W", "ignore"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
+        command += ["-n", "1", "--max-worker-restart=100000"]
         command += [f"--junit-xml={report}", "--tb=line", "--hypothesis-seed=0"]
         if suite == "onnx-tests":
             environment |= {"RUN_CANDIDATE": "graphcore.conformance.runtimes.run_candidate"}
@@ -170,20 +167,24 @@ def run_checkout(suite: str, runtime: Runtime, checkout: Path, examples: int = 1
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         environment["PYTHONPATH"] += os.pathsep + str(checkout)
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-        if not report.exists():
-            reason = " ".join((done.stderr or done.stdout).split())[-300:]
-            raise RunError(
-                f"conform: pytest does not run in {checkout}: {reason}", help="install the suite's requirements"
-            )
-        cases = [*ElementTree.parse(report).getroot().iter("testcase")]
-    skipped = [case for case in cases if case.find("skipped") is not None]
-    failures = {}
+        is_complete = done.returncode in (0, 1)
+        cases = [*ElementTree.parse(report).getroot().iter("testcase")] if is_complete else []
+    errors = [error for case in cases for error in case.iterfind("error")]
+    broken = [str(error.text) for error in errors if error.get("message") == "collection failure"]
+    if broken or not is_complete:
+        reason = " ".join((*broken, done.stderr or done.stdout)[0].split())[-300:]
+        raise RunError(
+            f"conform: pytest does not run in {checkout}: {reason}",
+            help="install the suite's requirements and pytest-xdist",
+        )
+    names, failures = set(), {}
     for case in cases:
-        error = case.find("failure") if case.find("failure") is not None else case.find("error")
-        if error is not None:
-            failures[str(case.get("name"))] = str(error.get("message"))[:300]
-    count = len(cases) - len(skipped)
-    return Result(str(runtime), suite, count, count - len(failures), failures)
+        name = f"{case.get('classname')}.{case.get('name')}"
+        if case.find("skipped") is None:
+            names.add(name)
+        for error in (*case.iterfind("failure"), *case.iterfind("error")):
+            failures[name] = str(error.get("message"))[:300]
+    return Result(str(runtime), suite, len(names), len(names) - len(failures), failures)
 
 
 # Releases: each in a folder of its own, which comes first on the path of the process
@@ -201,8 +202,9 @@ def _environment(runtime: Runtime) -> dict[str, str]:
         environment[WEB_FOLDER] = str(installed_in(place, package, lambda new: [*command, str(new)]))
     elif runtime.release:
         version = f"py{sys.version_info.major}.{sys.version_info.minor}"
-        package = f"onnxruntime=={runtime.release}"
-        path.insert(0, str(pip_package(package, cache / f"onnxruntime-{runtime.release}-{version}")))
+        name = "openvino" if runtime.name == "openvino" else "onnxruntime"
+        place = cache / f"{name}-{runtime.release}-{version}"
+        path.insert(0, str(pip_package(f"{name}=={runtime.release}", place)))
     environment["PYTHONPATH"] = os.pathsep.join(path)
     return environment
 

@@ -17,6 +17,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from graphcore.arrays.external_data import Folder
+from graphcore.onnx.proto.tensors import array_of
+from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.ort.options import resolve
 from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
 from graphcore.runtime.session import InferenceSession
@@ -71,17 +74,33 @@ class _Reference:
 
 
 class _OpenVino:
-    """A model in OpenVINO on the CPU."""
+    """A model in OpenVINO on the CPU, which by default computes float32 in bfloat16 where the processor can."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        openvino = importlib.import_module("openvino")
-        compiled = openvino.Core().compile_model(model.SerializeToString(), "CPU")
-        self._compiled = compiled
+        self._openvino = importlib.import_module("openvino")
+        core = self._openvino.Core()
+        network = core.read_model(model.SerializeToString())
+        self._compiled = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         self.inputs = [i.name for i in model.graph.input]
+        self._dtypes = [DType.of(o.type.tensor_type.elem_type or 1) for o in model.graph.output]
 
     def __call__(self, **feeds: Any) -> list[Any]:
-        results = self._compiled(list(feeds.values()))
-        return [results[output] for output in self._compiled.outputs]
+        request, fed = self._compiled.create_infer_request(), []
+        for i, port in enumerate(self._compiled.inputs):
+            # OpenVINO drops inputs that nothing reads, and renames one that is an output.
+            name = port.node.friendly_name
+            array = feeds[name if name in feeds else self.inputs[i]]
+            if isinstance(array, np.ndarray) and (dtype := DType.of(array.dtype)) not in PLAIN:
+                bits = np.frombuffer(raw(array, dtype), np.uint8)
+                array = self._openvino.Tensor(bits, array.shape, port.element_type)
+            fed.append(array)
+        results = [*request.infer(fed).values()]
+        for i, dtype in enumerate(self._dtypes):
+            if dtype not in PLAIN:
+                tensor = request.get_output_tensor(i)
+                proto = onnx.TensorProto(data_type=dtype.onnx, dims=tensor.shape, raw_data=tensor.data.tobytes())
+                results[i] = array_of(proto, Folder(None))[0]
+        return results
 
 
 class WebRuntime:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -102,6 +104,38 @@ def test_release_that_cannot_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not [*tmp_path.rglob("new")]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "onnx-tests"], r"--suite onnx-tests needs a checkout\n.*--onnx-tests FOLDER"),
+        (["--suite", "array-api"], r"--suite array-api needs a checkout\n.*--array-api FOLDER"),
+        (["--array-api", ".", "--engine", "reference"], r"test graphcore alone\n.*add --engine graphcore"),
+    ],
+)
+def test_outside_suite_that_cannot_run(call: Callable[..., Any], arguments: list[str], message: str) -> None:
+    status, out, err = call("conform", *arguments)
+    assert (status, out) == (1, "")
+    assert re.search(message, err), err
+
+
+def test_suites_of_each_engine(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[str, str]] = []
+
+    def run(suite: str, runtime: Runtime, *arguments: Any) -> Result:
+        runs.append((str(runtime), suite))
+        return Result(str(runtime), suite, 1, 1)
+
+    monkeypatch.setattr("graphcore.cli.commands.conform.run_suite", run)
+    monkeypatch.setattr("graphcore.cli.commands.conform.run_checkout", run)
+    assert call("conform", "--onnx-tests", "a", "--array-api", "b")[0] == 0
+    plain = ["onnx", "dtypes", "onnx-tests"]
+    assert runs == [*(("graphcore", s) for s in (*plain, "array-api")), *(("onnxruntime", s) for s in plain)]
+    runs.clear()
+    assert call("conform", "--suite", "array-api", "--array-api", "b")[0] == 0
+    assert call("conform", "--engine", "openvino", "--runtime", "2026.4.1", "--suite", "dtypes")[0] == 0
+    assert runs == [("graphcore", "array-api"), ("openvino 2026.4.1", "dtypes")]
+
+
 def test_outside_suite_in_its_checkout(tmp_path: Path) -> None:
     package = tmp_path / "onnx_tests"
     package.mkdir()
@@ -124,14 +158,29 @@ def test_outside_suite_in_its_checkout(tmp_path: Path) -> None:
         "    return getattr(importlib.import_module(module), name)(model)\n"
         "def test_right(): assert run()['y'].tolist() == [-2.0]\n"
         "def test_wrong(): assert run()['y'].tolist() == [2.0]\n"
-        "def test_crash(): os.abort()\n"
+        "@pytest.mark.parametrize('i', range(6))\n"
+        "def test_crash(i): os.abort()\n"
         "@pytest.mark.skip\n"
         "def test_skipped(): pass\n"
     )
+    (tests / "test_other.py").write_text("def test_wrong(): pass\n")
     for name in ("graphcore", "onnxruntime"):
         result = run_checkout("onnx-tests", Runtime(name), tmp_path)
-        assert (result.count, result.passed) == (3, 1), result
-        assert set(result.failures) == {"test_wrong", "test_crash"}
+        assert (result.count, result.passed) == (9, 2), result
+        crashes = {f"tests.test_add.test_crash[{i}]" for i in range(6)}
+        assert set(result.failures) == {"tests.test_add.test_wrong", *crashes}
+
+
+def test_checkout_that_cannot_be_collected(tmp_path: Path) -> None:
+    (tmp_path / "array_api_tests").mkdir()
+    (tmp_path / "array_api_tests" / "test_one.py").write_text("import package_that_is_missing\n")
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--max-examples', type=int)\n"
+        "    parser.addoption('--disable-deadline', action='store_true')\n"
+    )
+    with pytest.raises(RunError, match=r"(?s)pytest does not run in .*package_that_is_missing"):
+        run_checkout("array-api", Runtime("graphcore"), tmp_path)
 
 
 def test_folder_that_is_not_a_checkout(tmp_path: Path) -> None:
@@ -190,3 +239,25 @@ def test_onnxruntime_web_loads_and_runs(monkeypatch: pytest.MonkeyPatch) -> None
             model(x=np.zeros(2, ml_dtypes.bfloat16))
         with pytest.raises(RuntimeError, match="ERROR_CODE"):
             web.load(onnx.ModelProto())
+
+
+@pytest.mark.full
+def test_openvino_loads_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs that nothing reads are dropped, and tensors of dtypes that NumPy lacks are passed by their bits."""
+    path = conform._environment(Runtime("openvino", "2026.4.1"))["PYTHONPATH"]
+    monkeypatch.syspath_prepend(path.split(os.pathsep)[0])
+    load = RUNTIMES["openvino"]("cpu")
+    assert load(_negation())(x=np.array([1, -2], np.float32))[0].tolist() == [-1, 2]
+    for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4):
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        values = [helper.make_tensor_value_info(name, element, [3]) for name in ("unread", "x")]
+        node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+        back = helper.make_node("Cast", ["y"], ["z"], to=element)
+        outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])]
+        outputs.append(helper.make_tensor_value_info("z", element, [3]))
+        graph = helper.make_graph([node, back], "g", values, outputs)
+        model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+        x = np.array([1, -2, 3], dtype)
+        wide, narrow = model(unread=x[::-1], x=x)
+        assert (wide.dtype, narrow.dtype) == (np.float32, np.dtype(dtype))
+        assert wide.tolist() == narrow.astype(np.float32).tolist() == [1, -2, 3]

@@ -200,7 +200,8 @@ def add_doctor(commands: Commands) -> None:
 
 def add_conform(commands: Commands) -> None:
     parser = command(commands, "conform", "conform", _CONFORM, _CONFORM_HELP)
-    parser.add_argument("--suite", action="append", choices=("onnx", "dtypes"), help="a suite (both); repeatable")
+    suites = ("onnx", "dtypes", "onnx-tests", "array-api")
+    parser.add_argument("--suite", action="append", choices=suites, help="a suite (all that can run); repeatable")
     parser.add_argument(
         "--engine", action="append", metavar="NAME",
         choices=("graphcore", "onnxruntime", "onnxruntime-web", "openvino", "reference"),
@@ -208,10 +209,10 @@ def add_conform(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--runtime", action="append", metavar="VERSION",
-        help="a release of onnxruntime or onnxruntime-web, installed into the cache (the installed one); repeatable",
+        help="a release of onnxruntime or the other engine, installed into the cache (the installed one); repeatable",
     )  # fmt: skip
-    parser.add_argument("--onnx-tests", metavar="FOLDER", help="also run onnx-tests, in this checkout")
-    parser.add_argument("--array-api", metavar="FOLDER", help="also run array-api-tests, in this checkout")
+    parser.add_argument("--onnx-tests", metavar="FOLDER", help="the checkout of onnx-tests")
+    parser.add_argument("--array-api", metavar="FOLDER", help="the checkout of array-api-tests")
     parser.add_argument("--examples", type=count, default=10, metavar="N", help="examples of each of these tests (10)")
     parser.add_argument("--page", metavar="FILE", help="update the table of this Markdown page")
     add_provider(parser)
@@ -266,8 +267,9 @@ examples:
 
 _CONFORM = "Runs conformance suites against graphcore and other runtimes, and prints how many cases pass."
 _CONFORM_HELP = """\
-Suites: ONNX's backend tests of single nodes ("onnx"), 20 operators on operands of 13 dtypes each ("dtypes"), and, where
-you name their checkouts, onnx-tests and array-api-tests. A case that crashes a runtime fails, and the others go on.
+Suites: ONNX's backend tests of single nodes ("onnx"), 20 operators on operands of 13 dtypes each ("dtypes"), and, with
+the paths of their checkouts, onnx-tests ("onnx-tests") and array-api-tests ("array-api"), which tests graphcore alone.
+A case that crashes a runtime fails, and the others go on.
 
 The exit status is 0 if the suites ran, whatever they found.
 
@@ -275,7 +277,8 @@ examples:
   graphcore conform
   graphcore conform --runtime 1.27.0 --runtime 1.32.0 --json
   graphcore conform --engine onnxruntime-web --runtime 1.30.0 --suite onnx
-  graphcore conform --engine graphcore --onnx-tests ../onnx-tests --page conformance.md
+  graphcore conform --engine openvino --runtime 2026.4.1 --suite dtypes
+  graphcore conform --suite onnx-tests --onnx-tests ../onnx-tests --page conformance.md
 """
 
 
