@@ -234,21 +234,21 @@ _ERFCINV_FAR = (
 )  # fmt: skip
 
 
-def _gauss(x: Symbol, factor: float, growth: float = 0.0) -> tuple[Symbol, Symbol]:
-    """Return two factors of exp(-factor * x * x) * (1 + growth), of which only the second makes it subnormal.
+def _gauss(x: Symbol, factor: float) -> tuple[Symbol, Symbol]:
+    """Return two factors of exp(-factor * x * x), of which only the second makes it subnormal.
 
     They have the digits that the square rounds off. factor: a power of two.
     """
     high = e.upper(x)
     rest = e.emit("Mul", e.emit("Sub", high, x), e.mul(e.emit("Add", x, high), factor))
-    rest = e.polynomial(rest, (1 / 6, 0.5, 1.0, growth))
+    rest = e.polynomial(rest, (1 / 6, 0.5, 1.0, 0.0))
     return e.exp_factors(e.mul(e.square(high), -factor), rest)
 
 
-def _scaled(x: Symbol, unit: float = 1.0, share: float = 1.0) -> Symbol:
-    """Return share * exp(y * y) * erfc(y) of y = unit * x for x >= 0."""
-    slope = e.polynomial(e.ratio(e.clamp_max(x, 1e300), 2.5 / unit), _ERFCX)
-    return e.div(share * 0.5 / unit, e.add(e.emit("Mul", x, slope), 0.5 / unit))
+def _scaled(x: Symbol) -> Symbol:
+    """Return exp(x * x) * erfc(x) for x >= 0."""
+    slope = e.polynomial(e.ratio(e.clamp_max(x, 1e300), 2.5), _ERFCX)
+    return e.div(0.5, e.add(e.emit("Mul", x, slope), 0.5))
 
 
 def scaled_erfc(x: Symbol) -> Symbol:
@@ -298,17 +298,22 @@ def _erfcinv(x: Symbol) -> Symbol:
     return e.where(e.below(e.emit("Abs", away), 0.5), near, far)
 
 
-_ROOT, _ROOT_REST = math.sqrt(0.5), 8.9e-17  # the second is what 0.25 / _ROOT lacks, relative to it
+# _ERFCX * sqrt(0.5), k = 2.5 * sqrt(2). The last but one is rounded so that the sum is right for large numbers.
+_NORMAL = (*(c * math.sqrt(0.5) for c in _ERFCX[:-2]), 0.12411998127437483, 0.5294376895374697)
 
 
-def normal_factors(x: Symbol) -> tuple[Symbol, Symbol]:
-    """Return two factors of normcdf(x), of which the first does not underflow."""
+def normal_tail(size: Symbol, share: Symbol) -> Symbol:
+    """Return 4 * share * max(size, 1) * normcdf(-size) for sizes up to 1e10."""
+    power, scale = _gauss(size, 0.5)
+    slope = e.polynomial(e.ratio(size, 3.5355339059327378), _NORMAL)
+    below = e.add(e.mul(e.clamp_max(size, 1.0), slope), e.div(0.5, e.clamp_min(size, 1.0)))
+    return e.mul(e.mul(e.emit("Div", share, below), power), scale)
+
+
+def _normcdf(x: Symbol) -> Symbol:
     size = e.clamp_max(e.emit("Abs", x), 1e10)
-    power, scale = _gauss(size, 0.5, _ROOT_REST)
-    tail = e.emit("Mul", _scaled(size, _ROOT, 0.5), power)
-    below = e.below(x, 0)
-    factor = e.where(below, tail, e.emit("Sub", e.const(x, 1), e.emit("Mul", tail, scale)))
-    return factor, e.where(below, scale, e.const(x, 1))
+    tail = normal_tail(size, e.div(0.25, e.clamp_min(size, 1.0)))
+    return e.where(e.below(x, 0), tail, e.sub(1.0, tail))
 
 
 def _normcdfinv(x: Symbol) -> Symbol:
@@ -326,7 +331,7 @@ normcdf = _function(
     "normcdf",
     "NormCdf",
     "The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr.",
-    lambda x: e.emit("Mul", *normal_factors(x)),
+    _normcdf,
 )
 normcdfinv = _function(
     "normcdfinv",

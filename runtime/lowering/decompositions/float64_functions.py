@@ -257,8 +257,9 @@ def _gelu(b: Builder, x: Symbol, approximate: str = "none") -> Symbol:
         slope, more = e.sum_of(_c(b, _SLOPE), cubic)
         inner, wrong = e.product_of(near, slope)
         return activation.times_sigmoid(x, inner, e.add(wrong, e.mul(near, e.add(e.add(rest, more), _SLOPE_REST))))
-    factor, tail = special.normal_factors(x)
-    return e.mul(e.mul(x, factor), tail)
+    size = e.clamp_max(b.native("Abs", x), 1e10)
+    positive = e.emit("Max", x, e.mul(e.clamp_max(x, 1.0), 0.0))  # else -0.0, and NaN for -inf as the kernel's
+    return e.sub(positive, special.normal_tail(size, e.mul(e.clamp_max(size, 1.0), 0.25)))
 
 
 def _mish(b: Builder, x: Symbol) -> Symbol:
