@@ -86,7 +86,7 @@ TABLES = {
         runtime/lowering/workarounds/moves.py _REMOVABLE
         runtime/lowering/workarounds/empty.py _FILTERS
         runtime/lowering/workarounds/sizes.py MIN_AXES OLDER
-        runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
+        runtime/lowering/workarounds/dequantized.py _NEUTRAL _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _INDICES _COUNTED _COSTLY
         runtime/ort/optimisers.py RISKY_PATTERNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED

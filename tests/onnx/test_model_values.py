@@ -70,7 +70,7 @@ def through(type_: TypeProto) -> Model:
 def same(got: Any, wanted: Any) -> bool:
     """Equal in kind, dtype, shape and bits."""
     if isinstance(wanted, (list, tuple)):
-        return type(got) is list and len(got) == len(wanted) and all(map(same, got, wanted))
+        return isinstance(got, list) and len(got) == len(wanted) and all(map(same, got, wanted))
     if wanted is None:
         return got is None
     if wanted.dtype == object:

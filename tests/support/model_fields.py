@@ -26,7 +26,7 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
                 for i, (x, y) in enumerate(zip(one, two, strict=True)):
                     paths += differences(x, y, f"{where}[{i}]")
             elif list(map(repr, one)) != list(map(repr, two)):
-                paths.append(where)
+                paths.append(f"{where}: {list(one)!r:.200} and {list(two)!r:.200}")
         elif a.HasField(field.name) != b.HasField(field.name):
             paths.append(where)
         elif field.message_type is not None:
