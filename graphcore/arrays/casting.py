@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,37 @@ def native(array: Array) -> Array:
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         array = array.view(np.uint8).astype(np.bool_)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def foreign(value: object) -> Array | None:
+    """Return a tensor of another library as an array, without a copy where NumPy can view it; None for other values.
+
+    Raises `DTypeError` if it is not in the CPU's memory, or NumPy cannot convert it.
+    """
+    kind = type(value)
+    if isinstance(value, np.ndarray) or not hasattr(kind, "__dlpack__"):
+        return None
+    refusals: list[str] = []
+    for convert in (_through_dlpack, np.asarray):
+        try:
+            return convert(value)
+        except Exception as error:  # each library has its own reasons: another device, a dtype
+            refusals.append(f"{type(error).__name__}: {error}".partition("\n")[0])
+    raise DTypeError(
+        f"a {kind.__name__} cannot be converted to an array: {refusals[-1]}",
+        help="copy it to the CPU's memory as an array of NumPy: tensor.cpu(), np.asarray(x)",
+    )
+
+
+def _through_dlpack(value: Any) -> Array:
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return np.from_dlpack(value)
+    tensor, dtype = value.detach(), DType.of(value.dtype).numpy
+    if dtype.isbuiltin == 1:
+        return np.from_dlpack(tensor)
+    bits = tensor.view({1: torch.uint8, 2: torch.int16}[dtype.itemsize])  # NumPy's DLPack has no such floats
+    return np.from_dlpack(bits).view(dtype)
 
 
 def is_masked(value: object) -> bool:

@@ -64,8 +64,9 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
         own = array_dtype(value, "constant", "value")
         array = casting.native(np.asarray(value))
     else:
+        tensor = casting.foreign(value)
         try:
-            array = _uint64_of(value, np.asarray(value))
+            array = _uint64_of(value, np.asarray(value)) if tensor is None else casting.native(tensor)
             own = DType.of(array.dtype)
         except (ValueError, DTypeError, OverflowError):
             raise _not_a_tensor(value) from None
@@ -181,7 +182,7 @@ def holds_numpy(value: Any) -> bool:
     """Return True for NumPy values, eager arrays, and nested lists of them, which keep their own dtype."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
-    return isinstance(value, (np.ndarray, np.generic, EagerArray))
+    return isinstance(value, (np.ndarray, np.generic, EagerArray)) or hasattr(type(value), "__dlpack__")
 
 
 def checked_cast(array: Array, source: DType, target: DType, op: str) -> Array:

@@ -81,9 +81,9 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
         constant = builder.constant(value._data.copy(), value.dtype)
         is_guess = getattr(value, "ambiguous", False) and builder.graph.promotion.knows_ambiguous
         return change(constant, type=tensor_type(value.dtype, constant.shape, True)) if is_guess else constant
-    if hasattr(type(value), "__array_namespace__"):  # an array of another kind
-        array = np.asarray(value)
-        return builder.constant(array.copy(), array_dtype(array, op, role))
+    tensor = casting.foreign(value)
+    if tensor is not None:
+        return operand(builder, tensor, op, role)
     raise _not_an_operand(value, op, role)
 
 

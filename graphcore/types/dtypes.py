@@ -121,16 +121,18 @@ class DType:
         """Return the DType of an object.
 
         Args:
-            x: A DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum value. Names are those of
-                DType, and the spellings of publications on promotion, whose digits are bits: `i8`, `u16`, `ui16`,
-                `bf16`, `f32`, `b`, `tensor_float_32`. Type codes of NumPy, whose digits are bytes, must have a byte
-                order, as in "<i8".
+            x: A DType, a name, a dtype of NumPy, ml_dtypes, JAX or PyTorch, a scalar type, or an ONNX enum value. Names
+                are those of DType, and the spellings of publications on promotion, whose digits are bits: `i8`, `u16`,
+                `ui16`, `bf16`, `f32`, `b`, `tensor_float_32`. Type codes of NumPy, whose digits are bytes, must have a
+                byte order, as in "<i8".
 
         Raises:
             DTypeError: There is no such dtype, or a code is ambiguous between bits and bytes.
         """
         if isinstance(x, DType):
             return x
+        if type(x).__module__ == "torch":
+            x = str(x).removeprefix("torch.")
         if isinstance(x, str):
             if (named := _by_name(x)) is not None:
                 return named

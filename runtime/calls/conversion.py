@@ -23,9 +23,8 @@ def converted(what: str, wanted: TensorType, value: Any) -> Array:
     """Return a feed as an array, whose dtype and shape are checked later.
 
     Python numbers, text and nested lists of them become arrays of the wanted dtype by the rules of constants: ints
-    exactly, floats rounded. Objects with `__dlpack__`, such as PyTorch tensors and JAX arrays, are read without a copy;
-    dtypes that NumPy's DLPack lacks, and other objects, are read through `__array__`. They keep their dtype. what: the
-    name of the feed in errors. Raises `FeedError`.
+    exactly, floats rounded. Tensors of other libraries, which keep their dtype, are read as `casting.foreign` does, and
+    other objects through `__array__`. what: the name of the feed in errors. Raises `FeedError`.
     """
     if isinstance(value, (bool, int, float, str, list, tuple)):
         return _from_numbers(what, wanted, value)
@@ -84,18 +83,17 @@ def _items(value: Any, depth: int = 64) -> Iterator[Any]:
 
 def _from_other(what: str, value: Any) -> Array:
     """Return the array of another library's object."""
-    refusals: list[str] = []
-    for convert in (np.from_dlpack, np.asarray):
-        if not hasattr(type(value), "__dlpack__" if convert is np.from_dlpack else "__array__"):
-            continue
-        try:
-            return convert(value)
-        except Exception as error:  # each library has its own reasons: another device, gradients, a dtype
-            refusals.append(f"{type(error).__name__}: {error}".partition("\n")[0])
-    raise FeedError(
-        f"{what} of type {type(value).__name__} cannot be converted to an array: {refusals[-1]}",
-        help="give an array in the CPU's memory: tensor.detach().cpu().numpy(), np.asarray(x)",
-    )
+    try:
+        array = casting.foreign(value)
+        return np.asarray(value) if array is None else array
+    except DTypeError as refusal:
+        raise FeedError(f"{what}: {refusal.summary}", help=refusal.help) from None
+    except Exception as error:  # each library has its own reasons
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise FeedError(
+            f"{what} of type {type(value).__name__} cannot be converted to an array: {reason}",
+            help="give an array of NumPy: np.asarray(x)",
+        ) from None
 
 
 def _not_an_array(what: str, wanted: TensorType, value: Any) -> FeedError:

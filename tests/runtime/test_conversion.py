@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphcore as gc
-from graphcore import Buffer, DType, Graph, Model, SequenceType, TensorType
+from graphcore import Buffer, DType, Graph, Model, SequenceType, TensorType, ops
 from graphcore.errors import DTypeError, FeedError
 
 Array = np.ndarray[Any, Any]
@@ -225,7 +227,7 @@ def test_type_without_dlpack_comes_through_array() -> None:
 
 def test_array_of_a_device_is_refused_with_the_reason(model: Model) -> None:
     with pytest.raises(
-        FeedError, match="input 'x' of type Distant cannot be converted to an array: TypeError: cannot convert cuda:0"
+        FeedError, match="input 'x': a Distant cannot be converted to an array: TypeError: cannot convert cuda:0"
     ):
         model(Distant(), Y)
 
@@ -242,8 +244,55 @@ def test_tensors_of_torch_are_taken(model: Model) -> None:
     assert is_right(model(x, y))
     assert np.shares_memory(model._feeds.take([x, y], {})["x"], X)
     assert is_right(model({"x": x.t().contiguous().t(), "y": y}))
-    with pytest.raises(FeedError, match=r"give an array in the CPU's memory: tensor.detach"):
-        model(x.clone().requires_grad_(), y)
+    assert is_right(model(x.clone().requires_grad_(), y))
+    for name in ("bfloat16", "float8_e4m3fn", "float16", "bool"):
+        dtype = getattr(torch, name)
+        values = torch.tensor([1.0, 0.0, 0.5]).to(dtype)
+        (got,) = identity(TensorType(dtype, ["n"]))(values)
+        assert got.dtype == DType.of(name).numpy
+        assert got.astype(np.float32).tolist() == values.to(torch.float32).tolist()
+        graph = Graph("g", {"x": TensorType(dtype, [3])})
+        weight, constant = graph.weight("w", values), graph.constant(values)
+        assert weight.dtype is constant.dtype is gc.tensor(values).dtype is DType.of(dtype)
+        assert (graph["x"] == values).dtype is DType.bool
+
+
+class Half:
+    """A tensor of a stand-in for PyTorch, of a dtype that NumPy's DLPack lacks."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.dtype = type("dtype", (), {"__module__": "torch", "__str__": lambda self: "torch.bfloat16"})()
+
+    def detach(self) -> Half:
+        return self
+
+    def view(self, dtype: Any) -> Array:
+        return self.array.view(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("NumPy has no bfloat16")
+
+
+def test_floats_that_dlpack_of_numpy_lacks_are_read_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(Tensor=Half, int16=np.int16, uint8=np.uint8)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    values = np.array([1, 2.5], ml_dtypes.bfloat16)
+    tensor: Any = Half(values)
+    (got,) = identity(TensorType(tensor.dtype, ["n"]))(tensor)
+    assert got.tobytes() == values.tobytes()
+    graph = Graph("g", {"x": TensorType("float32", [2])})
+    weight = graph.weight("w", tensor)
+    assert str(weight.type) == "bfloat16[2]"
+    assert np.shares_memory(weight.producer.array, values)  # type: ignore[union-attr]
+    graph.output(y=graph["x"] + tensor)
+    assert gc.InferenceSession().load(graph)(np.ones(2, np.float32))[0].tolist() == [2, 3.5]
+
+
+def test_tensor_that_cannot_be_read_is_refused_as_an_operand() -> None:
+    graph = Graph("g", {"x": TensorType("float32", [2])})
+    with pytest.raises(DTypeError, match="a Distant cannot be converted to an array: TypeError: cannot convert cuda:0"):
+        ops.add(graph["x"], Distant())  # type: ignore[arg-type]
 
 
 def test_arrays_of_jax_are_taken(model: Model) -> None:
