@@ -6,8 +6,11 @@ at Chebyshev points, with the highest power first; those of t = (x - k) / (x + k
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +18,11 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE
 from graphcore.build.elementwise import unary
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape
+
+_VECTOR = _shape([Dim.dynamic()])
 
 # log(gamma(x)) / ((x - 1) * (x - 2)) from 1 to 8, k = 2.828125.
 _LGAMMA = (
@@ -45,6 +52,22 @@ _DIGAMMA_FAR = (
     -0.4432598039215686, 0.08333333333333333, -0.021092796092796094, 0.007575757575757576, -0.004166666666666667,
     0.003968253968253968, -0.008333333333333333, 0.08333333333333333,
 )  # fmt: skip
+# The zeros of lgamma from -2.4 to -19, as distances to the nearest integer.
+_ZEROS = """
+    -0.45702473822080062303945414765118 0.2523173532725873986085115173085 -0.143580888349980058694358781820228
+    4.4705715141402071467202716752792e-2 -3.9361839740536874234577096375355e-2 8.4553594399522776547398771935343e-3
+    -8.2181683225935215523681373913697e-3 1.39251991912437055759208862808e-3 -1.385294453155097261981653741772e-3
+    1.984921093623021079025881319201e-4 -1.98333407324751606981046444172e-4 2.48029041793358456638528331926e-5
+    -2.4800270681959697710103794789e-5 2.75574902253180564257608522e-6 -2.7557148226503463607673921757e-6
+    2.75573370833531647855579207e-7 -2.755730136466002498674120978e-7 2.5052109918476224994244258e-8
+    -2.5052106852407544352506773e-8 2.0876757097960809593354889e-9 -2.087675687777539039883998e-9
+    1.60590438435343552642463e-10 -1.60590438301088739442882e-10 1.1470745598081609911134e-11
+    -1.147074559737783951661e-11 7.64716373183584567876e-13 -7.64716373180378727305e-13 4.7794773323880257153e-14
+    -4.7794773323867448796e-14 2.8114572543455435e-15 -2.811457254345498e-15 1.5619206968586233e-16
+    -1.561920696858622e-16 8.22063524662433e-18 -8.22063524662433e-18
+"""
+# (sin(pi * x) / (pi * x) - 1) / x^2 and (cos(pi * x) - 1) / x^2 up to 1/4, in x * x.
+_SINE, _COSINE = ([(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + i) for k in range(8, 0, -1)] for i in (1, 0))
 _HALF_LOG_2_PI = 0.9189385332046728
 _DIGAMMA_ROOT, _DIGAMMA_ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
@@ -97,6 +120,48 @@ def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
     return e.emit("Sin", angle, accuracy="fast"), e.emit("Cos", angle, accuracy="fast")
 
 
+@functools.cache
+def _rows_of_zeros() -> list[Any]:
+    """Return the zeros z in two parts, 1 / abs(sin), pi / tan, series of (lgamma(1 + z) - lgamma(1 + z - h)) / h."""
+    exact = [Decimal(word) for word in _ZEROS.split()]
+    zeros, low = np.array(exact, float), np.array([float(z - Decimal(float(z))) for z in exact])
+    a = np.arange(5, len(zeros) + 5) // 2 + 1 - zeros
+    b, steps = a + 10, a + np.arange(10)[:, None]
+    series = [np.log(b) - 0.5 / b - np.polyval(_DIGAMMA_FAR, b**-2) / b**2 - (1 / steps).sum(0)]
+    steep = math.pi / np.tan(math.pi * zeros)
+    steep[:4] = -0.42674487780194525, 3.0961797453081568, -6.485818976132328, 22.221235036167986  # to the last digit
+    series[0][:4] = 1.088858570219712, 1.1818295596965578, 1.2960656819990233, 1.4961741903642813
+    for k in range(2, 13):  # -zeta(k, a) / k
+        far = sum(c * math.comb(2 * j + k, k - 1) * b ** (-1.0 - k - 2 * j) for j, c in enumerate(_DIGAMMA_FAR[::-1]))
+        series.append(-((steps**-k).sum(0) + b ** (1.0 - k) / (k - 1) + b**-k / 2 + far) / k)
+    return [zeros, low, 1 / np.abs(np.sin(math.pi * zeros)), steep, *series[::-1]]
+
+
+def _near_zero(size: Symbol, sine: Symbol) -> Iterator[Symbol]:
+    """Return a mask of the sizes near zeros of lgamma(-size), and its values there. sine: abs(sin(pi * size))."""
+    sizes, flat, like = e.emit("Shape", size, dtype=DType.int64, shape=_VECTOR), e.ints(size, [-1]), size.shape
+    size, sine = (e.emit("Reshape", part, flat, shape=_VECTOR) for part in (size, sine))
+    inside = e.clamp_min(e.where(e.below(size, 19.4), size, e.const(size, 19.4)), 2)  # 19.4 also for NaN
+    whole = e.emit("Floor", e.add(inside, 0.35))
+    place = e.cast_within(e.sub(e.add(whole, e.emit("Floor", inside)), 4), DType.int32)
+    zero, low, inverse, steep, slope, *series = (  # GatherElements is faster than Gather
+        e.emit("GatherElements", size.graph.build.constant(row, DType.float64), place, shape=_VECTOR, axis=0)
+        for row in _rows_of_zeros()
+    )
+    away = e.sub(e.sub(e.sub(whole, size), zero), low)
+    for coefficient in series:
+        slope = e.add(e.mul(slope, away), coefficient)
+    bend = e.mul(e.mul(steep, away), e.polynomial(e.square(away), _SINE))
+    bend = e.add(bend, e.polynomial(e.square(away), _COSINE))
+    change = e.mul(away, e.add(steep, e.mul(away, bend)))  # ratio - 1 without cancellation
+    ratio = e.mul(sine, inverse)
+    lost = e.div(e.sub(e.sub(ratio, 1), change), e.clamp_min(ratio, 0.5))
+    # lgamma(-z) = 0 = -lgamma(1 + z) - log(sin(pi * z) / pi), which is subtracted from the same of -size.
+    value = e.sub(e.add(e.mul(away, slope), lost), e.emit("Log", ratio))
+    parts = e.below(e.emit("Abs", away), 0.25), value
+    return (e.emit("Reshape", part, sizes, shape=like, allowzero=1) for part in parts)
+
+
 def _lgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     small, negative = e.below(size, 1), e.below(x, 0)
@@ -105,11 +170,13 @@ def _lgamma(x: Symbol) -> Symbol:
     far = e.emit("Add", far, e.add(_stirling(large), _HALF_LOG_2_PI - 0.5))
     body = e.where(e.below(size, 8), _near_log_gamma(size, small), far)
     # gamma(x) is gamma(x + 1) / x, and gamma(-x) is -pi / (x * sin(pi * x) * gamma(x)).
-    sine = e.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
-    reflected = e.where(small, sine, e.emit("Mul", sine, size))
+    sine = e.emit("Abs", _sine_of_turns(size)[0])
+    reflected = e.mul(e.where(small, sine, e.emit("Mul", sine, size)), 1 / math.pi)
     factor = e.emit("Log", e.where(negative, reflected, e.clamp_max(size, 1)))
     result = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
     result = e.where_number(e.equals(result, 0), 0, result)  # 0.0 at 1 and 2, not -0.0
+    near, value = _near_zero(size, sine)
+    result = e.where(e.both(negative, near), value, result)
     return e.where_number(e.equals(size, math.inf), math.inf, result)
 
 

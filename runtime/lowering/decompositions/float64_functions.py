@@ -32,6 +32,8 @@ def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:
 _HALF_TURN = (3.1415926534682512, 1.2154201012607932e-10, 4.0445324975919012e-21)
 _MAX_NEAR = 64.0
 """Up to this angle the kernels lose relative accuracy near the zeros."""
+# A multiple of 2 pi above half the largest float64, less its rounding error.
+_MULTIPLE, _MULTIPLE_LOST = 1.241672507613542e308, 2.586287505210448e-17
 
 
 def _less_half_turns(x: Symbol, turns: Symbol) -> Symbol:
@@ -56,17 +58,11 @@ def _sin(b: Builder, x: Symbol) -> Symbol:
 
 def _cos(b: Builder, x: Symbol) -> Symbol:
     """Return the sine of the distance to the nearest zero, for the angles for which there is no accurate kernel."""
-    turns, limit = b.native("Floor", e.mul(x, 1 / math.pi)), _MAX_NEAR
-    if b.rules.allows("Cos", F64):
-        away = _less_half_turns(x, e.add(turns, 0.5))
-    else:
-        away, limit = _less_quarters(b, x, e.add(e.add(turns, turns), 1.0)), _MAX_REDUCED
+    turns, kernel = b.native("Floor", e.mul(x, 1 / math.pi)), b.rules.allows("Cos", F64)
+    away = _less_half_turns(x, e.add(turns, 0.5)) if kernel else _less_quarters(b, x, e.add(e.mul(turns, 2.0), 1.0))
     near = e.sub(0.0, _with_parity(b, turns, b.native("Sin", away)))
+    limit = _MAX_NEAR if kernel else _MAX_REDUCED
     return _where(b, e.below(b.native("Abs", x), limit), near, _kernel_cos(b, x))
-
-
-# A multiple of 2 pi above half the largest float64, less its rounding error.
-_MULTIPLE, _MULTIPLE_LOST = 1.241672507613542e308, 2.586287505210448e-17
 
 
 def _kernel_cos(b: Builder, x: Symbol) -> Symbol:
@@ -104,9 +100,8 @@ def _less_quarters(b: Builder, x: Symbol, k: Symbol) -> Symbol:
 def _tan(b: Builder, x: Symbol) -> Symbol:
     """Return the tangent of x less the nearest multiple k of pi / 2; for odd k -1 divided by that."""
     near = e.below(b.native("Abs", x), _MAX_REDUCED)
-    inside = _where(b, near, x, _c(b, 0.0))
-    k = b.native("Round", e.mul(inside, 2 / math.pi))
-    angle = _less_quarters(b, inside, k)
+    k = b.native("Round", e.mul(x, 2 / math.pi))
+    angle = _less_quarters(b, x, k)
     square = e.square(angle)
     cotangent = e.sub(1.0, e.mul(square, e.polynomial(square, _COTANGENT)))  # times the angle
     half = e.mul(k, 0.5)
@@ -156,8 +151,7 @@ def _sinh(b: Builder, x: Symbol) -> Symbol:
 
 
 def _cosh(b: Builder, x: Symbol) -> Symbol:
-    large, small = _halves(b, x)
-    return b.native("Add", large, small)
+    return e.add(*_halves(b, x))
 
 
 _LOG_2 = 0.6931471805599453
@@ -183,11 +177,10 @@ def _acosh(b: Builder, x: Symbol) -> Symbol:
 
 
 def _atanh(b: Builder, x: Symbol) -> Symbol:
-    one = _c(b, 1.0)
-    ratio = b.native("Div", b.native("Add", one, x), b.native("Sub", one, x))
+    ratio = e.emit("Div", e.add(x, 1.0), e.sub(1.0, x))
     is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
     safe = _where(b, is_near, x, _c(b, 0.0))
-    near = _log1p(b, b.native("Div", b.native("Add", safe, safe), b.native("Sub", one, safe)))
+    near = _log1p(b, e.emit("Div", e.add(safe, safe), e.sub(1.0, safe)))
     return b.native("Mul", _where(b, is_near, near, b.native("Log", ratio)), _c(b, 0.5))
 
 
@@ -201,8 +194,7 @@ _Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288106049129
 def _atan(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Abs", x)
     far, middle = _greater(b, size, 2.414213562373095), _greater(b, size, 0.66)
-    one = _c(b, 1.0)
-    ratio = b.native("Div", b.native("Sub", size, one), b.native("Add", size, one))
+    ratio = e.ratio(size, 1.0)
     inverse = b.native("Neg", b.native("Reciprocal", size))
     reduced = _where(b, far, inverse, _where(b, middle, ratio, size))
     turn = _where(b, far, _c(b, 1.5707963267948966), _where(b, middle, _c(b, 0.7853981633974483), _c(b, 0.0)))
@@ -214,8 +206,7 @@ def _atan(b: Builder, x: Symbol) -> Symbol:
 
 
 def _asin(b: Builder, x: Symbol) -> Symbol:
-    one = _c(b, 1.0)
-    rest = b.native("Sqrt", b.native("Mul", b.native("Sub", one, x), b.native("Add", one, x)))
+    rest = b.native("Sqrt", e.mul(e.sub(1.0, x), e.add(x, 1.0)))
     return _atan(b, b.native("Div", x, rest))
 
 
