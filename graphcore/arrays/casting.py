@@ -26,7 +26,7 @@ def native(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def foreign(value: object) -> Array | None:
+def third_party_array(value: object) -> Array | None:
     """Return a tensor of another library as an array, without a copy where NumPy can view it; None for other values.
 
     Raises `DTypeError` if it is not in the CPU's memory, or NumPy cannot convert it.

@@ -268,7 +268,7 @@ def make_constant(graph: Graph, value: Any, dtype: object, name: str | None, amb
 
 def make_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
     """See `Graph.weight`."""
-    tensor = casting.foreign(array)
+    tensor = casting.third_party_array(array)
     array = array if tensor is None else tensor
     if not isinstance(array, np.ndarray):
         raise DTypeError(

@@ -64,7 +64,7 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
         own = array_dtype(value, "constant", "value")
         array = casting.native(np.asarray(value))
     else:
-        tensor = casting.foreign(value)
+        tensor = casting.third_party_array(value)
         try:
             array = _uint64_of(value, np.asarray(value)) if tensor is None else casting.native(tensor)
             own = DType.of(array.dtype)

@@ -81,7 +81,7 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
         constant = builder.constant(value._data.copy(), value.dtype)
         is_guess = getattr(value, "ambiguous", False) and builder.graph.promotion.knows_ambiguous
         return change(constant, type=tensor_type(value.dtype, constant.shape, True)) if is_guess else constant
-    tensor = casting.foreign(value)
+    tensor = casting.third_party_array(value)
     if tensor is not None:
         return operand(builder, tensor, op, role)
     raise _not_an_operand(value, op, role)

@@ -23,8 +23,9 @@ def converted(what: str, wanted: TensorType, value: Any) -> Array:
     """Return a feed as an array, whose dtype and shape are checked later.
 
     Python numbers, text and nested lists of them become arrays of the wanted dtype by the rules of constants: ints
-    exactly, floats rounded. Tensors of other libraries, which keep their dtype, are read as `casting.foreign` does, and
-    other objects through `__array__`. what: the name of the feed in errors. Raises `FeedError`.
+    exactly, floats rounded. Tensors of other libraries, which keep their dtype, are read by
+    `casting.third_party_array`, and other objects through `__array__`. what: the name of the feed in errors. Raises
+    `FeedError`.
     """
     if isinstance(value, (bool, int, float, str, list, tuple)):
         return _from_numbers(what, wanted, value)
@@ -84,7 +85,7 @@ def _items(value: Any, depth: int = 64) -> Iterator[Any]:
 def _from_other(what: str, value: Any) -> Array:
     """Return the array of another library's object."""
     try:
-        array = casting.foreign(value)
+        array = casting.third_party_array(value)
         return np.asarray(value) if array is None else array
     except DTypeError as refusal:
         raise FeedError(f"{what}: {refusal.summary}", help=refusal.help) from None
