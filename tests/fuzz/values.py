@@ -200,8 +200,8 @@ _Along = tuple[Callable[[Any], Any], Callable[[Array], Any]]
 
 
 def _most(x: Symbol, count: int) -> int:
-    """Return a count, or the length of a vector if it is shorter."""
-    return min(count, x.shape[0].evaluate({"n": 4}))
+    """Return a count, or the length of the first axis if that is less."""
+    return min([count, *(dim.evaluate({"n": 4}) for dim in x.shape[:1])])
 
 
 ALONG: dict[str, _Along] = {
