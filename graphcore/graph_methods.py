@@ -112,7 +112,7 @@ def op(
         GraphError: The types of the outputs cannot be inferred.
     """
     if "::" in op_type and not domain:
-        domain, _, op_type = op_type.partition("::")
+        domain, _, op_type = op_type.rpartition("::")
     operands = (inputs,) if isinstance(inputs, Symbol) else inputs
     symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(operands))
     if out_types is None:

@@ -82,11 +82,10 @@ TABLES = {
     "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
-        runtime/lowering/workarounds/arithmetic.py _NEUTRAL
         runtime/lowering/workarounds/moves.py _REMOVABLE
         runtime/lowering/workarounds/empty.py _FILTERS
         runtime/lowering/workarounds/sizes.py MIN_AXES OLDER
-        runtime/lowering/workarounds/dequantized.py _NEUTRAL _QUANTIZED_MOVES _FUSED _MOVED_SCALES
+        runtime/lowering/workarounds/dequantized.py NEUTRAL _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _INDICES _COUNTED _COSTLY
         runtime/ort/optimisers.py RISKY_PATTERNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED

@@ -42,15 +42,10 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
                 graph.build.own(value, op, "an operand")
     graph = graph or _current.get()
     if graph is None:
-        raise GraphError(
-            f"{op}: no operand is a Symbol, so there is no graph to build in",
-            help="pass a Symbol, or build inside `with graph:`"
-            + (
-                "; gc.tensor(array) computes at once, and gc.jit compiles functions of arrays"
-                if any(hasattr(value, "__array__") for value in values)
-                else ""
-            ),
-        )
+        fix = "pass a Symbol, or build inside `with graph:`"
+        if any(hasattr(value, "__array__") for value in values):
+            fix += "; gc.tensor(array) computes at once, and gc.jit compiles functions of arrays"
+        raise GraphError(f"{op}: no operand is a Symbol, so there is no graph to build in", help=fix)
     return graph if graph.scope.is_open else graph.build.innermost()
 
 

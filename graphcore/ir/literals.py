@@ -182,7 +182,7 @@ def holds_numpy(value: Any) -> bool:
     """Return True for NumPy values, eager arrays, and nested lists of them, which keep their own dtype."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
-    return isinstance(value, (np.ndarray, np.generic, EagerArray)) or hasattr(type(value), "__dlpack__")
+    return isinstance(value, np.generic) or hasattr(type(value), "__dlpack__")
 
 
 def checked_cast(array: Array, source: DType, target: DType, op: str) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any, ClassVar, SupportsIndex, overload
 
 from graphcore.errors import FeedError
@@ -27,7 +26,7 @@ class NamedResults(list[Any]):
             return list.__getitem__(self, key)
         if key not in self.names:
             raise FeedError(
-                f"there is no output {key!r:.80}",
+                f"no output is called {key!r:.80}",
                 help=f"{suggestion(key, self.names)}the outputs are {', '.join(map(repr, self.names))}",
             )
         return list.__getitem__(self, self.names.index(key))
@@ -35,21 +34,17 @@ class NamedResults(list[Any]):
     def __getattr__(self, name: str) -> Any:
         if name not in self.names:
             listed = ", ".join(map(repr, self.names))
-            raise AttributeError(f"there is no output {name!r:.80}; the outputs are {listed}", name=name, obj=self)
-        return list.__getitem__(self, self.names.index(name))
+            raise AttributeError(f"no output is called {name!r:.80}; the outputs are {listed}", name=name, obj=self)
+        return self[name]
 
     def __reduce__(self) -> Any:
         return _restored, (self.names, [*self])
 
 
 @functools.lru_cache(256)
-def _type_of(names: tuple[str, ...]) -> type[NamedResults]:
-    return type("NamedResults", (NamedResults,), {"names": names})
-
-
-def results_of(names: Iterable[str]) -> type[NamedResults]:
+def results_of(names: tuple[str, ...]) -> type[NamedResults]:
     """Return the type of the results of a model. A type for each model has the names at no cost for its calls."""
-    return _type_of(tuple(names))
+    return type("NamedResults", (NamedResults,), {"names": names})
 
 
 def _restored(names: tuple[str, ...], values: list[Any]) -> NamedResults:

@@ -97,7 +97,7 @@ class IsolatedModel:
     def _run(self, arrays: Sequence[Any], named: Mapping[str, Any], limit: Timeout | None) -> NamedResults:
         feed = self._feeds.take(arrays, named)
         values = [feed.get(name) for name in (*self._feeds.names, *self._feeds.optional)]
-        return results_of(self._signature.outputs)(self._pool().run(values, limit))
+        return results_of(tuple(self._signature.outputs))(self._pool().run(values, limit))
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None

@@ -91,7 +91,7 @@ class StartedModel(ABC):
         self._inputs = without(inputs, {k.name for k in buffers} | {*defaults})
         self._input_defaults = defaults
         self._outputs = without(outputs, {k.output for k in buffers})
-        self._results = results_of(self._outputs)
+        self._results = results_of(tuple(self._outputs))
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(
             name,

@@ -520,4 +520,4 @@ def test_help_is_printed_without_a_command(call: Call) -> None:
 def test_similar_command_is_suggested(call: Call) -> None:
     code, _, err = call("inspct")
     assert code == 2
-    assert "there is no command 'inspct'; did you mean inspect?" in err
+    assert "unknown command 'inspct'; did you mean inspect?" in err

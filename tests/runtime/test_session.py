@@ -520,9 +520,9 @@ def test_results_are_a_list_that_knows_names() -> None:
 
 def test_results_say_which_outputs_there_are() -> None:
     results = two_outputs()(np.ones(3, np.float32))
-    with pytest.raises(FeedError, match=r"there is no output 'hiden'\n  help: did you mean hidden\?"):
+    with pytest.raises(FeedError, match=r"no output is called 'hiden'\n  help: did you mean hidden\?"):
         results["hiden"]
-    with pytest.raises(AttributeError, match="there is no output 'logits'; the outputs are 'hidden', 'count'"):
+    with pytest.raises(AttributeError, match="no output is called 'logits'; the outputs are 'hidden', 'count'"):
         results.logits  # noqa: B018
 
 

@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
         unknown = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if unknown is not None:
             hint = suggestion(unknown[1], re.findall(r"[\w-]+", unknown[2]))
-            message = f"there is no command {unknown[1]!r}; {hint}`graphcore --help` lists them"
+            message = f"unknown command {unknown[1]!r}; {hint}`graphcore --help` lists the commands"
         super().error(message)
 
 

@@ -57,7 +57,7 @@ def _sin(b: Builder, x: Symbol) -> Symbol:
 
 
 def _cos(b: Builder, x: Symbol) -> Symbol:
-    """Return the sine of the distance to the nearest zero, for the angles for which there is no accurate kernel."""
+    """Return the sine of the distance to the nearest zero, for angles that lack an accurate kernel."""
     turns, kernel = b.native("Floor", e.mul(x, 1 / math.pi)), b.rules.allows("Cos", F64)
     away = _less_half_turns(x, e.add(turns, 0.5)) if kernel else _less_quarters(b, x, e.add(e.mul(turns, 2.0), 1.0))
     near = e.sub(0.0, _with_parity(b, turns, b.native("Sin", away)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import Pass, built_here, hide_operand, node_workaround
-from graphcore.runtime.lowering.workarounds.dequantized import dequantizing
+from graphcore.runtime.lowering.workarounds.dequantized import NEUTRAL, dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -134,14 +133,12 @@ def _operand(node: Node, place: int) -> Symbol:
     return operand
 
 
-_NEUTRAL: Mapping[str, float] = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
-
 ROUNDED = _constant_workaround(
     "optimiser NoopElimination float64",
     "Add, Sub, Mul, Div",
     "the optimiser drops x + 1e-300, since the constant is 0 in float32",
     (*_SUMS, *_PRODUCTS),
-    lambda array, op_type: is_rounded(array, (_NEUTRAL[op_type],)),
+    lambda array, op_type: is_rounded(array, (NEUTRAL[op_type],)),
     _write_rounded,
 )
 INFINITE_FACTOR = _constant_workaround(

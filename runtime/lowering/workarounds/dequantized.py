@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,12 @@ def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | No
     return node if isinstance(node, Node) and not node.domain else None
 
 
-_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+NEUTRAL: Mapping[str, float] = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
 
 
 def _unchanged(node: Node) -> Symbol | None:
     """Return the operand that a node returns unchanged; None if there is none."""
-    neutral = _NEUTRAL.get(node.op_type)
+    neutral = NEUTRAL.get(node.op_type)
     if neutral is None:
         x = node.inputs[0] if node.op_type in ("Cast", "Expand", "Identity") else None
         return x if x is not None and x.type == node.outputs[0].type else None
