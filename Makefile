@@ -89,7 +89,7 @@ test-browser: $(VENV)/.browser-stamp
 
 # In one process: all of these tests share one cluster.
 test-ray: $(VENV)/.ray-stamp
-	$(PY) -m pytest -n 0 tests/scale --all --junit-xml=build/test-ray.xml
+	$(PY) -m pytest -n 0 tests/scale --all --junit-xml=build/test-ray.xml -rs
 
 # Without a GPU: the real CUDA provider of each release, on stubs of CUDA. The releases are kept as those of test-releases.
 test-cuda-registry: $(VENV)/.dev-stamp

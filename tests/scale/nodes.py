@@ -47,7 +47,7 @@ def _rows(waits: dict[int, list[Path]]) -> Any:
     def widened(table: pyarrow.Table) -> dict[str, Any]:
         ids = table.column("id").to_numpy()
         for first, paths in waits.items():
-            until = time.monotonic() + 300
+            until = time.monotonic() + 120
             while ids[0] >= first and not all(any(p.parent.glob(p.name)) for p in paths) and time.monotonic() < until:
                 time.sleep(0.05)
         return {"id": ids, "x": np.ones((len(ids), 128, 128), np.float32) * ids.astype(np.float32)[:, None, None]}
@@ -73,10 +73,11 @@ def main(root: Path) -> dict[str, Any]:
     for folder in folders.values():
         folder.mkdir()
     os.environ["TMPDIR"] = str(folders["head"])
-    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
+    # Two processors each: a worker of nodes with one reserves none of it, and Ray then takes any node.
+    head = {"num_cpus": 2, "object_store_memory": STORE, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = {
-        name: cluster.add_node(num_cpus=1, object_store_memory=STORE, env_vars={"TMPDIR": str(folders[name])})
+        name: cluster.add_node(num_cpus=2, object_store_memory=STORE, env_vars={"TMPDIR": str(folders[name])})
         for name in ("first", "second")
     }
     _report("the nodes are there")
@@ -90,7 +91,7 @@ def main(root: Path) -> dict[str, Any]:
     result = map_batches(_rows(waits), _graph("spread", 0), workers=4, batch_size=4, threads=1)
 
     def kill() -> None:
-        until = time.monotonic() + 300
+        until = time.monotonic() + 120
         while time.monotonic() < until and not all(map(_has_file, folders.values())):
             time.sleep(0.02)
         _report("the file is on all nodes")

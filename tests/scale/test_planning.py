@@ -16,7 +16,9 @@ from graphcore.scale.batch.planning import BatchPlan, ClusterNode, Measurement, 
         ([ClusterNode(2, 8e9)], Measurement(0.01, 1e8), BatchPlan(256, 1, 2, 0.5)),
         ([ClusterNode(1, 8e9)], Measurement(0.01, 1e8), BatchPlan(256, 1, 1, 0.0)),
         ([ClusterNode(8, 8e9)], Measurement(0.01, 3e9), BatchPlan(256, 4, 2, 3.5)),
-        ([ClusterNode(8, 64e9)] * 10, Measurement(1e-6, 1e8), BatchPlan(4096, 1, 80, 0.87)),
+        ([ClusterNode(8, 64e9)] * 10, Measurement(1e-6, 1e8), BatchPlan(4096, 1, 80, 0.78)),
+        ([ClusterNode(2, 8e9)] * 3, Measurement(0.01, 1e8), BatchPlan(256, 1, 6, 0.33)),
+        ([ClusterNode(8, 8e9), ClusterNode(2, 8e9)], Measurement(0.01, 1e8), BatchPlan(256, 1, 10, 0.1)),
         ([ClusterNode(4, 64e9)], Measurement(5.0, 1e8), BatchPlan(16, 1, 4, 0.75)),
         ([ClusterNode(4, 64e9)], None, BatchPlan(4096, 1, 4, 0.75)),
     ],
@@ -25,6 +27,14 @@ def test_plan_follows_cores_memory_and_cost(
     nodes: list[ClusterNode], measured: Measurement | None, wanted: BatchPlan
 ) -> None:
     assert plan(nodes, measured) == wanted
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_plan_leaves_a_processor_to_reading_when_a_node_is_lost(lost: int) -> None:
+    cpus = [8.0, 3.0, 2.0]
+    chosen = plan([ClusterNode(each, 64e9) for each in cpus], Measurement(0.01, 1e8))
+    del cpus[lost]
+    assert sum(cpus) - chosen.workers * chosen.cpus >= len(cpus)
 
 
 def test_plan_keeps_the_numbers_that_were_given() -> None:

@@ -57,7 +57,7 @@ def plan(
 
     One thread per worker is the most efficient, as no thread waits for another, if there is memory for a worker per
     processor. With less memory there are fewer workers with more threads. The plan leaves a whole processor of some
-    node to tasks that read files, which would otherwise wait forever.
+    node to tasks that read files, also after the loss of a node: they would otherwise wait forever.
     """
     cpu_nodes = [node for node in nodes if node.cpus >= 1] or [ClusterNode(1, math.inf)]
     worker_memory = measurement.memory if measurement is not None else 0.0
@@ -69,10 +69,10 @@ def plan(
     count = workers or sum(
         max(1, min(limit, int(n.cpus) // threads_each)) for n, limit in zip(cpu_nodes, max_workers, strict=True)
     )
-    total = sum(n.cpus for n in cpu_nodes)
-    # Wherever Ray puts the workers, some node has a whole processor free: otherwise the nodes together would have less
-    # than one per node.
-    cpus = min(float(threads_each), max(0.0, (total - len(cpu_nodes)) / count))
+    # Wherever Ray puts the workers, some node has a whole processor free, even after it lost the largest node, whose
+    # workers start again on the others: otherwise those nodes together would have less than one per node.
+    remaining = sorted(n.cpus for n in cpu_nodes)[: max(1, len(cpu_nodes) - 1)]
+    cpus = min(float(threads_each), max(0.0, (sum(remaining) - len(remaining)) / count))
     size = batch_size
     if size is None:
         seconds = measurement.seconds if measurement is not None else _BLOCK_SECONDS / _MAX_ROWS
