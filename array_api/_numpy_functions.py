@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from graphcore import array_api, ops
 from graphcore import array_api as xp
 from graphcore.array_api._eager import PROMOTION
-from graphcore.array_api._refusals import is_default, refuse_arguments, symbols_of, unsupported_error
 from graphcore.build import operands
 from graphcore.errors import SymbolError
 from graphcore.ir.symbol import Symbol
@@ -20,33 +19,18 @@ from graphcore.types.dtypes import DType
 Axis: TypeAlias = Any
 _Function: TypeAlias = Callable[..., Any]
 
-_FUNCTIONS: dict[Any, _Function] = {}
-"""Implementations by NumPy function."""
-
-
-def _implements(*names: str) -> Callable[[_Function], _Function]:
-    """Register an implementation of NumPy functions; older releases of NumPy lack some."""
-
-    def register(function: _Function) -> _Function:
-        for name in names:
-            if hasattr(np, name):
-                _FUNCTIONS[getattr(np, name)] = function
-        return function
-
-    return register
-
 
 def call_function(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """Build the ops of a NumPy function: see `Symbol.__array_function__`."""
     folder = str(getattr(function, "__module__", "numpy")).removeprefix("numpy").strip(".")
     label = ".".join(part for part in ("np", folder, function.__name__) if part and not part.startswith("_"))
-    symbols = symbols_of((*arguments, *named.values()))
+    symbols = _symbols_of((*arguments, *named.values()))
     implementation = _FUNCTIONS.get(function)
     if implementation is None:
-        raise unsupported_error(label, symbols)
+        raise _unsupported_error(label, symbols)
     parameters = inspect.signature(implementation).parameters
-    refuse_arguments(label, {n: v for n, v in named.items() if n not in parameters}, symbols)
-    accepted = {n: v for n, v in named.items() if n in parameters and not (is_default(n, v) and v is None)}
+    _refuse_arguments(label, {n: v for n, v in named.items() if n not in parameters}, symbols)
+    accepted = {n: v for n, v in named.items() if n in parameters and not (_is_default(n, v) and v is None)}
     try:
         bound = inspect.signature(implementation).bind(*arguments, **accepted)
     except TypeError as error:
@@ -69,266 +53,19 @@ def _as(a: Any, dtype: Any) -> Any:
     return a if dtype is None else ops.cast(a, dtype)
 
 
-# Reductions
-
-
-def _register_reduction(name: str, function: _Function) -> None:
-    def reduced(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-        return function(a, axis=axis, keepdims=keepdims)
-
-    _implements(*name.split())(reduced)
-
-
-def _register_sum(name: str, function: _Function) -> None:
-    def summed(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-        return function(a, axis=axis, dtype=_dtype(dtype), keepdims=keepdims)
-
-    _implements(name)(summed)
-
-
-_register_sum("sum", xp.sum)
-_register_sum("prod", xp.prod)
-
-
-@_implements("mean")
-def _mean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    return xp.mean(_as(a, dtype), axis=axis, keepdims=keepdims)
-
-
-_register_reduction("median", ops.median)
-
-
-@_implements("quantile")
-def _quantile(a: Any, q: Any, axis: Axis = None, *, method: Any = "linear", keepdims: bool = False) -> Any:
-    return ops.quantile(a, q, axis=axis, keepdims=keepdims, method=method)
-
-
-_register_reduction("max amax", xp.max)
-_register_reduction("min amin", xp.min)
-_register_reduction("all", xp.all)
-_register_reduction("any", xp.any)
-_register_reduction("argmax", xp.argmax)
-_register_reduction("argmin", xp.argmin)
-_register_reduction("count_nonzero", xp.count_nonzero)
-
-
-def _register_deviation(name: str, function: _Function) -> None:
-    def deviation(
-        a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
-    ) -> Any:
-        return function(_as(a, dtype), axis=axis, correction=ddof or correction, keepdims=keepdims)
-
-    _implements(name)(deviation)
-
-
-_register_deviation("var", xp.var)
-_register_deviation("std", xp.std)
-
-
-def _register_accumulation(name: str, function: _Function) -> None:
-    def accumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
-        x = _symbol(a)
-        return function(ops.reshape(x, -1) if axis is None else x, axis=axis, dtype=_dtype(dtype))
-
-    _implements(name)(accumulated)
-
-
-_register_accumulation("cumsum", xp.cumulative_sum)
-_register_accumulation("cumprod", xp.cumulative_prod)
-
-
-# Shapes
-
-
-@_implements("shape")
-def _shape(a: Any) -> Any:
-    return a.shape
-
-
-@_implements("ndim")
-def _ndim(a: Any) -> int:
-    return _symbol(a).rank
-
-
-@_implements("size")
-def _size(a: Any) -> int:
-    size = _symbol(a).shape.size
-    if not size.is_static:
-        raise unsupported_error("np.size", symbols_of((a,)))
-    return int(size)
-
-
-@_implements("copy")
-def _copy(a: Any) -> Any:
-    return a
-
-
-@_implements("reshape")
-def _reshape(a: Any, shape: Any) -> Any:
-    return ops.reshape(a, shape)
-
-
-@_implements("ravel")
-def _ravel(a: Any) -> Any:
-    return ops.reshape(a, -1)
-
-
-@_implements("transpose", "permute_dims")
-def _transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
-    return xp.permute_dims(a, tuple(reversed(range(_symbol(a).rank))) if axes is None else tuple(axes))
-
-
-@_implements("matrix_transpose")
-def _matrix_transpose(x: Any) -> Any:
-    return xp.matrix_transpose(x)
-
-
-@_implements("swapaxes")
-def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    return ops.swapaxes(a, axis1, axis2)
-
-
-@_implements("moveaxis")
-def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    return xp.moveaxis(a, source, destination)
-
-
-@_implements("squeeze")
 def _squeeze(a: Any, axis: Axis = None) -> Any:
     x = _symbol(a)
     ones = tuple(i for i, dim in enumerate(x.shape) if dim == 1) if axis is None else axis
     return x if ones == () else ops.squeeze(x, ones)
 
 
-@_implements("expand_dims")
-def _expand_dims(a: Any, axis: Any) -> Any:
-    return xp.expand_dims(a, axis)
+def _size(a: Any) -> int:
+    size = _symbol(a).shape.size
+    if not size.is_static:
+        raise _unsupported_error("np.size", _symbols_of((a,)))
+    return int(size)
 
 
-@_implements("broadcast_to")
-def _broadcast_to(array: Any, shape: Any) -> Any:
-    return xp.broadcast_to(array, shape)
-
-
-@_implements("flip")
-def _flip(m: Any, axis: Axis = None) -> Any:
-    return xp.flip(m, axis=axis)
-
-
-@_implements("roll")
-def _roll(a: Any, shift: Any, axis: Axis = None) -> Any:
-    return xp.roll(a, shift, axis=axis)
-
-
-@_implements("repeat")
-def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    return xp.repeat(a, repeats, axis=axis)
-
-
-@_implements("tile")
-def _tile(A: Any, reps: Any) -> Any:
-    return xp.tile(A, (reps,) if isinstance(reps, int) else tuple(reps))
-
-
-@_implements("tril")
-def _tril(m: Any, k: int = 0) -> Any:
-    return xp.tril(m, k=k)
-
-
-@_implements("triu")
-def _triu(m: Any, k: int = 0) -> Any:
-    return xp.triu(m, k=k)
-
-
-# Several arrays
-
-
-@_implements("concatenate", "concat")
-def _concatenate(arrays: Any, /, axis: int | None = 0) -> Any:
-    return xp.concat(list(arrays), axis=axis)
-
-
-@_implements("stack")
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    return xp.stack(list(arrays), axis=axis)
-
-
-@_implements("vstack")
-def _vstack(tup: Any) -> Any:
-    return xp.concat([ops.unsqueeze(a, 0) if np.ndim(a) == 1 else a for a in tup], axis=0)
-
-
-@_implements("hstack")
-def _hstack(tup: Any) -> Any:
-    return xp.concat(list(tup), axis=0 if np.ndim(tup[0]) == 1 else 1)
-
-
-# Elements
-
-
-@_implements("where")
-def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    return xp.nonzero(condition) if x is None and y is None else xp.where(condition, x, y)
-
-
-@_implements("clip")
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    return xp.clip(a, a_min if min is None else min, a_max if max is None else max)
-
-
-@_implements("take")
-def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
-    return xp.take(ops.reshape(a, -1) if axis is None else a, _indices(indices), axis=axis or 0)
-
-
-@_implements("take_along_axis")
-def _take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Any:
-    return xp.take_along_axis(arr, indices, axis=axis)
-
-
-def _indices(indices: Any) -> Any:
-    return np.asarray(indices) if isinstance(indices, (int, list, tuple)) else indices
-
-
-@_implements("sort")
-def _sort(a: Any, axis: int | None = -1) -> Any:
-    return xp.sort(ops.reshape(a, -1) if axis is None else a, axis=-1 if axis is None else axis)
-
-
-@_implements("argsort")
-def _argsort(a: Any, axis: int | None = -1) -> Any:
-    return xp.argsort(ops.reshape(a, -1) if axis is None else a, axis=-1 if axis is None else axis)
-
-
-@_implements("nonzero")
-def _nonzero(a: Any) -> Any:
-    return xp.nonzero(a)
-
-
-@_implements("diff")
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    return xp.diff(a, axis=axis, n=n)
-
-
-@_implements("round", "around")
-def _round(a: Any, decimals: int = 0) -> Any:
-    return round(_symbol(a), decimals)
-
-
-@_implements("astype")
-def _astype(x: Any, dtype: Any, /) -> Any:
-    return ops.cast(x, dtype)
-
-
-# Products
-
-
-@_implements("einsum")
-def _einsum(subscripts: str, /, *operands: Any) -> Any:
-    return ops.einsum(subscripts, *operands)
-
-
-@_implements("dot")
 def _dot(a: Any, b: Any) -> Any:
     if not np.ndim(a) or not np.ndim(b):
         return ops.mul(a, b)
@@ -337,34 +74,110 @@ def _dot(a: Any, b: Any) -> Any:
     return xp.tensordot(a, b, axes=((-1,), (-1 if np.ndim(b) == 1 else -2,)))
 
 
-@_implements("outer")
-def _outer(a: Any, b: Any) -> Any:
-    return ops.mul(ops.reshape(a, (-1, 1)), ops.reshape(b, (1, -1)))
+def _reduction(function: _Function) -> _Function:
+    return lambda a, axis=None, *, keepdims=False: function(a, axis=axis, keepdims=keepdims)
 
 
-@_implements("tensordot")
-def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    return xp.tensordot(a, b, axes=axes)
+def _sum(function: _Function) -> _Function:
+    return lambda a, axis=None, dtype=None, *, keepdims=False: function(
+        a, axis=axis, dtype=_dtype(dtype), keepdims=keepdims
+    )
 
 
-# Arrays of the same shape
+def _deviation(function: _Function) -> _Function:
+    return lambda a, axis=None, dtype=None, *, ddof=0, correction=0, keepdims=False: function(
+        _as(a, dtype), axis=axis, correction=ddof or correction, keepdims=keepdims
+    )
 
 
-def _register_fill(name: str, value: int) -> None:
-    def filled(a: Any, dtype: Any = None) -> Any:
-        return xp.full_like(a, value, dtype=_dtype(dtype))
-
-    _implements(name)(filled)
+def _accumulation(function: _Function) -> _Function:
+    return lambda a, axis=None, dtype=None: function(_flat(_symbol(a), axis), axis=axis, dtype=_dtype(dtype))
 
 
-_register_fill("zeros_like", 0)
-_register_fill("empty_like", 0)
-_register_fill("ones_like", 1)
+def _flat(a: Any, axis: int | None) -> Any:
+    """Return an operand, flattened for an axis of None."""
+    return ops.reshape(a, -1) if axis is None else a
 
 
-@_implements("full_like")
-def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
-    return xp.full_like(a, fill_value, dtype=_dtype(dtype))
+_BY_NAME: dict[str, _Function] = {
+    # Reductions
+    "sum": _sum(xp.sum),
+    "prod": _sum(xp.prod),
+    "mean": lambda a, axis=None, dtype=None, *, keepdims=False: xp.mean(_as(a, dtype), axis=axis, keepdims=keepdims),
+    "median": _reduction(ops.median),
+    "quantile": lambda a, q, axis=None, *, method="linear", keepdims=False: ops.quantile(
+        a, q, axis=axis, keepdims=keepdims, method=method
+    ),
+    **dict.fromkeys(("max", "amax"), _reduction(xp.max)),
+    **dict.fromkeys(("min", "amin"), _reduction(xp.min)),
+    "all": _reduction(xp.all),
+    "any": _reduction(xp.any),
+    "argmax": _reduction(xp.argmax),
+    "argmin": _reduction(xp.argmin),
+    "count_nonzero": _reduction(xp.count_nonzero),
+    "var": _deviation(xp.var),
+    "std": _deviation(xp.std),
+    "cumsum": _accumulation(xp.cumulative_sum),
+    "cumprod": _accumulation(xp.cumulative_prod),
+    # Shapes
+    "shape": lambda a: a.shape,
+    "ndim": lambda a: _symbol(a).rank,
+    "size": _size,
+    "copy": lambda a: a,
+    "reshape": lambda a, shape: ops.reshape(a, shape),
+    "ravel": lambda a: ops.reshape(a, -1),
+    **dict.fromkeys(
+        ("transpose", "permute_dims"),
+        lambda a, axes=None: xp.permute_dims(a, tuple(range(_symbol(a).rank))[::-1] if axes is None else tuple(axes)),
+    ),
+    "matrix_transpose": lambda x: xp.matrix_transpose(x),
+    "swapaxes": lambda a, axis1, axis2: ops.swapaxes(a, axis1, axis2),
+    "moveaxis": lambda a, source, destination: xp.moveaxis(a, source, destination),
+    "squeeze": _squeeze,
+    "expand_dims": lambda a, axis: xp.expand_dims(a, axis),
+    "broadcast_to": lambda array, shape: xp.broadcast_to(array, shape),
+    "flip": lambda m, axis=None: xp.flip(m, axis=axis),
+    "roll": lambda a, shift, axis=None: xp.roll(a, shift, axis=axis),
+    "repeat": lambda a, repeats, axis=None: xp.repeat(a, repeats, axis=axis),
+    "tile": lambda A, reps: xp.tile(A, (reps,) if isinstance(reps, int) else tuple(reps)),
+    "tril": lambda m, k=0: xp.tril(m, k=k),
+    "triu": lambda m, k=0: xp.triu(m, k=k),
+    # Several arrays
+    **dict.fromkeys(("concatenate", "concat"), lambda arrays, /, axis=0: xp.concat(list(arrays), axis=axis)),
+    "stack": lambda arrays, axis=0: xp.stack(list(arrays), axis=axis),
+    "vstack": lambda tup: xp.concat([ops.unsqueeze(a, 0) if np.ndim(a) == 1 else a for a in tup], axis=0),
+    "hstack": lambda tup: xp.concat(list(tup), axis=0 if np.ndim(tup[0]) == 1 else 1),
+    # Elements
+    "where": lambda condition, x=None, y=None, /: (
+        xp.nonzero(condition) if x is None and y is None else xp.where(condition, x, y)
+    ),
+    "clip": lambda a, a_min=None, a_max=None, *, min=None, max=None: xp.clip(
+        a, a_min if min is None else min, a_max if max is None else max
+    ),
+    "take": lambda a, indices, axis=None: xp.take(
+        _flat(a, axis), np.asarray(indices) if isinstance(indices, (int, list, tuple)) else indices, axis=axis or 0
+    ),
+    "take_along_axis": lambda arr, indices, axis=-1: xp.take_along_axis(arr, indices, axis=axis),
+    "sort": lambda a, axis=-1: xp.sort(_flat(a, axis), axis=-1 if axis is None else axis),
+    "argsort": lambda a, axis=-1: xp.argsort(_flat(a, axis), axis=-1 if axis is None else axis),
+    "nonzero": lambda a: xp.nonzero(a),
+    "diff": lambda a, n=1, axis=-1: xp.diff(a, axis=axis, n=n),
+    **dict.fromkeys(("round", "around"), lambda a, decimals=0: round(_symbol(a), decimals)),
+    "astype": lambda x, dtype, /: ops.cast(x, dtype),
+    # Products
+    "einsum": lambda subscripts, /, *operands: ops.einsum(subscripts, *operands),
+    "dot": _dot,
+    "outer": lambda a, b: ops.mul(ops.reshape(a, (-1, 1)), ops.reshape(b, (1, -1))),
+    "tensordot": lambda a, b, axes=2: xp.tensordot(a, b, axes=axes),
+    # Arrays of the same shape
+    **dict.fromkeys(("zeros_like", "empty_like"), lambda a, dtype=None: xp.full_like(a, 0, dtype=_dtype(dtype))),
+    "ones_like": lambda a, dtype=None: xp.full_like(a, 1, dtype=_dtype(dtype)),
+    "full_like": lambda a, fill_value, dtype=None: xp.full_like(a, fill_value, dtype=_dtype(dtype)),
+}
+"""Implementations, with NumPy's parameters."""
+
+# Older releases of NumPy lack some.
+_FUNCTIONS: dict[Any, _Function] = {getattr(np, name): f for name, f in _BY_NAME.items() if hasattr(np, name)}
 
 
 # NumPy ufuncs on Symbols: `np.exp(x)`, `np.add(array, x)`, and `array + x`, which calls np.add.
@@ -402,12 +215,91 @@ def call_ufunc(ufunc: np.ufunc, how: str, inputs: tuple[Any, ...], options: Mapp
     """Build the ops of a NumPy ufunc: see `Symbol.__array_ufunc__`."""
     name = ufunc.__name__
     if how != "__call__":
-        raise unsupported_error(f"np.{name}.{how}", symbols_of(inputs))
+        raise _unsupported_error(f"np.{name}.{how}", _symbols_of(inputs))
     function = _UFUNCS.get(name)
     if function is None:
-        raise unsupported_error(f"np.{name}", symbols_of(inputs))
+        raise _unsupported_error(f"np.{name}", _symbols_of(inputs))
     if options:
-        refuse_arguments(f"np.{name}", options, symbols_of(inputs))
+        _refuse_arguments(f"np.{name}", options, _symbols_of(inputs))
     if name in _MIRRORED and not isinstance(inputs[0], Symbol):
         return _MIRRORED[name](inputs[1], inputs[0])
     return function(*inputs)
+
+
+# Errors of NumPy functions on Symbols, with the op to use instead if there is one.
+
+# Default values of arguments of NumPy functions, and alternatives to other values.
+_SILENT: Mapping[str, tuple[object, ...]] = {
+    "out": (None,), "where": (True,), "dtype": (None,), "casting": ("same_kind", None),
+    "order": ("K", "C", None), "subok": (True, False), "initial": (None,), "kind": (None,), "stable": (None, True),
+    "copy": (None,), "like": (None,), "mode": (None, "raise"), "device": (None, "cpu"), "signature": (None,),
+}  # fmt: skip
+_FIXES: Mapping[str, str] = {
+    "out": "a Symbol has no memory to write to: assign the result, y = x + z, also in place of `x += z`",
+    "where": "choose with ops.where(condition, result, other)",
+    "dtype": "cast the operands: x.cast(DType.float32)",
+    "casting": "cast the operands: x.cast(DType.float32)",
+    "signature": "cast the operands: x.cast(DType.float32)",
+}
+
+
+def _is_default(name: str, value: object) -> bool:
+    """Return True if an argument has its default value."""
+    if name == "out" and isinstance(value, tuple):
+        return all(array is None for array in value)
+    return isinstance(value, (str, bool, type(None))) and value in _SILENT.get(name, ())
+
+
+def _refuse_arguments(label: str, arguments: Mapping[str, Any], operands: Mapping[str, object]) -> None:
+    """Raise `SymbolError` for the first argument that no op supports."""
+    for name, value in arguments.items():
+        if not _is_default(name, value):
+            fix = _FIXES.get(name, f"omit {name}, or call the op: {_counterpart(label) or 'see docs/ops.md'}")
+            raise SymbolError(f"{label}: {name}= is not supported for Symbols", operands=operands, help=fix)
+
+
+def _unsupported_error(label: str, operands: Mapping[str, object]) -> SymbolError:
+    """Return the error for a NumPy function without an op."""
+    counterpart = _counterpart(label)
+    return SymbolError(
+        f"{label}: NumPy computes with values, but a Symbol has none while the graph is built",
+        operands=operands,
+        help=f"use {counterpart}" if counterpart else "build it from ops, or call it on the outputs of the model",
+    )
+
+
+def _symbols_of(values: Any) -> dict[str, object]:
+    """Return the Symbols among arguments, for errors."""
+    flat = [v for value in values for v in (value if isinstance(value, (list, tuple)) else (value,))]
+    return {f"x{i + 1}": value for i, value in enumerate(v for v in flat if isinstance(v, Symbol))}
+
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "np.add.reduce": "ops.sum(x, axis)", "np.multiply.reduce": "ops.prod(x, axis)",
+    "np.maximum.reduce": "ops.max(x, axis)", "np.minimum.reduce": "ops.min(x, axis)",
+    "np.logical_and.reduce": "ops.all(x, axis)", "np.logical_or.reduce": "ops.any(x, axis)",
+    "np.add.accumulate": "ops.cumsum(x, axis)", "np.multiply.accumulate": "ops.cumprod(x, axis)",
+    "np.multiply.outer": "ops.outer(x, y)", "np.add.at": "ops.scatter_nd_add",
+    "np.pad": "ops.pad", "np.dot": "ops.matmul, or ops.tensordot", "np.nan_to_num": "ops.where(ops.is_nan(x), 0, x)",
+    "np.heaviside": "ops.where(x < 0, 0, 1)", "np.cbrt": "ops.sign(x) * ops.abs(x) ** (1 / 3)",
+    "np.split": "ops.split", "np.array_split": "ops.split", "np.argpartition": "ops.top_k", "np.partition": "ops.sort",
+    "np.allclose": "ops.all(ops.abs(x - y) <= tolerance)", "np.isclose": "ops.abs(x - y) <= tolerance",
+    "np.array_equal": "ops.all(x == y)", "np.inner": "ops.vecdot", "np.vdot": "ops.vecdot",
+    "np.put_along_axis": "ops.scatter", "np.gradient": "graphcore.array_api.diff", "np.select": "ops.where",
+    "np.unique": "graphcore.array_api.unique_values", "np.average": "ops.mean",
+    "np.fmax": "ops.maximum, which propagates NaN", "np.fmin": "ops.minimum, which propagates NaN",
+    "np.size": "x.shape.size, a Dim, or ops.prod(ops.shape_of(x))",
+    "np.linalg.norm": "graphcore.array_api.linalg.vector_norm or matrix_norm",
+}  # fmt: skip
+
+
+def _counterpart(label: str) -> str:
+    """Return the function to use in place of `np.name`, or ""."""
+    if label in _OTHER_NAMES:
+        return _OTHER_NAMES[label]
+    _, *folders, name = label.split(".")
+    if folders in (["linalg"], ["fft"]) and hasattr(getattr(array_api, folders[0]), name):
+        return f"graphcore.array_api.{folders[0]}.{name}"
+    if not folders and name in ops.__all__:
+        return f"ops.{name}"
+    return f"graphcore.array_api.{name}" if not folders and hasattr(array_api, name) else ""
