@@ -11,76 +11,6 @@ from graphcore.array_api._eager import Tensor, as_arrays, function
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
 
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "ceil",
-    "clip",
-    "conj",
-    "copysign",
-    "cos",
-    "cosh",
-    "divide",
-    "equal",
-    "exp",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "hypot",
-    "imag",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "nextafter",
-    "not_equal",
-    "positive",
-    "pow",
-    "real",
-    "reciprocal",
-    "remainder",
-    "round",
-    "sign",
-    "signbit",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "trunc",
-]  # fmt: skip
-
 # One operand
 
 
@@ -359,3 +289,11 @@ def clip(x: Tensor, /, min: Tensor | None = None, max: Tensor | None = None) -> 
         ShapeError: If the shapes do not broadcast.
     """
     return _clip(*as_arrays("clip", (x, min, max)))
+
+
+# Every public function that is defined above.
+__all__ = [
+    name
+    for name, value in globals().items()
+    if getattr(value, "__module__", "") == __name__ and not name.startswith("_")
+]

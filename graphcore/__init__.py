@@ -20,142 +20,94 @@ if not os.path.isdir(os.path.join(_FOLDER, "ops")):
 _telemetry.turn_off()
 
 if TYPE_CHECKING:
-    from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime, scale
-    from graphcore.arrays.resource_limits import Limits
-    from graphcore.build.functions import Function, function
-    from graphcore.build.operands import implicit_cast
-    from graphcore.checkpoints import load_tensors, save_tensors
-    from graphcore.custom_ops.custom_op import CustomOp
-    from graphcore.custom_ops.declaration import custom_op
-    from graphcore.errors import GraphcoreError, LossyCastWarning
-    from graphcore.ir.buffers import Buffer, BufferValue
-    from graphcore.ir.graph import Graph
-    from graphcore.ir.state.settings import accuracy
-    from graphcore.ir.symbol import Symbol, SymbolTuple
-    from graphcore.promotion import PromotionSystem, common_dtype, implicit_cast_type
-    from graphcore.runtime import (
-        Batcher,
-        Bound,
-        InferenceSession,
-        IsolatedModel,
-        IsolatedSession,
-        Model,
-        Quantization,
-        Tensor,
-        jit,
-        quantize,
-        register_provider,
-        tensor,
-    )
-    from graphcore.surgery import patterns
-    from graphcore.surgery.copying import compose
-    from graphcore.types.dims import Dim
-    from graphcore.types.dtypes import DType
-    from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
-
-__all__ = [
-    "Batcher",
-    "Bound",
-    "Buffer",
-    "BufferValue",
-    "CustomOp",
-    "DType",
-    "Dim",
-    "Function",
-    "Graph",
-    "GraphcoreError",
-    "InferenceSession",
-    "IsolatedModel",
-    "IsolatedSession",
-    "Limits",
-    "LossyCastWarning",
-    "Model",
-    "OptionalType",
-    "PromotionSystem",
-    "Quantization",
-    "SequenceType",
-    "Shape",
-    "Symbol",
-    "SymbolTuple",
-    "Tensor",
-    "TensorType",
-    "accuracy",
-    "array_api",
-    "checkpoints",
-    "common_dtype",
-    "compose",
-    "custom_op",
-    "errors",
-    "function",
-    "implicit_cast",
-    "implicit_cast_type",
-    "jit",
-    "load_tensors",
-    "models",
-    "ops",
-    "patterns",
-    "promotion",
-    "quantize",
-    "register_provider",
-    "runtime",
-    "save_tensors",
-    "scale",
-    "tensor",
-]
+    from graphcore import array_api as array_api
+    from graphcore import checkpoints as checkpoints
+    from graphcore import errors as errors
+    from graphcore import models as models
+    from graphcore import ops as ops
+    from graphcore import promotion as promotion
+    from graphcore import runtime as runtime
+    from graphcore import scale as scale
+    from graphcore.arrays.resource_limits import Limits as Limits
+    from graphcore.build.functions import Function as Function
+    from graphcore.build.functions import function as function
+    from graphcore.build.operands import implicit_cast as implicit_cast
+    from graphcore.checkpoints import load_tensors as load_tensors
+    from graphcore.checkpoints import save_tensors as save_tensors
+    from graphcore.custom_ops.custom_op import CustomOp as CustomOp
+    from graphcore.custom_ops.declaration import custom_op as custom_op
+    from graphcore.errors import GraphcoreError as GraphcoreError
+    from graphcore.errors import LossyCastWarning as LossyCastWarning
+    from graphcore.ir.buffers import Buffer as Buffer
+    from graphcore.ir.buffers import BufferValue as BufferValue
+    from graphcore.ir.graph import Graph as Graph
+    from graphcore.ir.state.settings import accuracy as accuracy
+    from graphcore.ir.symbol import Symbol as Symbol
+    from graphcore.ir.symbol import SymbolTuple as SymbolTuple
+    from graphcore.promotion import PromotionSystem as PromotionSystem
+    from graphcore.promotion import common_dtype as common_dtype
+    from graphcore.promotion import implicit_cast_type as implicit_cast_type
+    from graphcore.runtime import Batcher as Batcher
+    from graphcore.runtime import Bound as Bound
+    from graphcore.runtime import InferenceSession as InferenceSession
+    from graphcore.runtime import IsolatedModel as IsolatedModel
+    from graphcore.runtime import IsolatedSession as IsolatedSession
+    from graphcore.runtime import Model as Model
+    from graphcore.runtime import Quantization as Quantization
+    from graphcore.runtime import Tensor as Tensor
+    from graphcore.runtime import jit as jit
+    from graphcore.runtime import quantize as quantize
+    from graphcore.runtime import register_provider as register_provider
+    from graphcore.runtime import tensor as tensor
+    from graphcore.surgery import patterns as patterns
+    from graphcore.surgery.copying import compose as compose
+    from graphcore.types.dims import Dim as Dim
+    from graphcore.types.dtypes import DType as DType
+    from graphcore.types.tensor_types import OptionalType as OptionalType
+    from graphcore.types.tensor_types import SequenceType as SequenceType
+    from graphcore.types.tensor_types import Shape as Shape
+    from graphcore.types.tensor_types import TensorType as TensorType
 
 _HOMES = {
-    "Batcher": "runtime",
-    "Bound": "runtime",
-    "Buffer": "ir.buffers",
-    "BufferValue": "ir.buffers",
-    "CustomOp": "custom_ops.custom_op",
-    "DType": "types.dtypes",
-    "Dim": "types.dims",
-    "Function": "build.functions",
-    "Graph": "ir.graph",
-    "GraphcoreError": "errors",
-    "InferenceSession": "runtime",
-    "IsolatedModel": "runtime",
-    "IsolatedSession": "runtime",
-    "Limits": "arrays.resource_limits",
-    "LossyCastWarning": "errors",
-    "Model": "runtime",
-    "OptionalType": "types.tensor_types",
-    "PromotionSystem": "promotion",
-    "Quantization": "runtime",
-    "SequenceType": "types.tensor_types",
-    "Shape": "types.tensor_types",
-    "Symbol": "ir.symbol",
-    "SymbolTuple": "ir.symbol",
-    "Tensor": "runtime",
-    "TensorType": "types.tensor_types",
-    "accuracy": "ir.state.settings",
-    "common_dtype": "promotion",
-    "compose": "surgery",
-    "custom_op": "custom_ops.declaration",
-    "function": "build.functions",
-    "implicit_cast": "build.operands",
-    "implicit_cast_type": "promotion",
-    "jit": "runtime",
-    "load_tensors": "checkpoints",
-    "quantize": "runtime",
-    "register_provider": "runtime",
-    "save_tensors": "checkpoints",
-    "tensor": "runtime",
+    name: module
+    for module, names in {
+        "arrays.resource_limits": "Limits",
+        "build.functions": "Function function",
+        "build.operands": "implicit_cast",
+        "checkpoints": "load_tensors save_tensors",
+        "custom_ops.custom_op": "CustomOp",
+        "custom_ops.declaration": "custom_op",
+        "errors": "GraphcoreError LossyCastWarning",
+        "ir.buffers": "Buffer BufferValue",
+        "ir.graph": "Graph",
+        "ir.state.settings": "accuracy",
+        "ir.symbol": "Symbol SymbolTuple",
+        "promotion": "PromotionSystem common_dtype implicit_cast_type",
+        "runtime": "Batcher Bound InferenceSession IsolatedModel IsolatedSession Model Quantization Tensor jit "
+        "quantize register_provider tensor",
+        "surgery": "compose",
+        "types.dims": "Dim",
+        "types.dtypes": "DType",
+        "types.tensor_types": "OptionalType SequenceType Shape TensorType",
+    }.items()
+    for name in names.split()
 }
 """The module of each public name."""
 
 _ATTACHED = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
 """The classes that other modules attach operators and methods to."""
 
-_MODULES = {"patterns": "surgery.patterns"} | {
-    name: name
-    for name in (
-        "array_api", "arrays", "build", "checkpoints", "errors", "graph_methods", "ir", "models", "ops", "promotion",
-        "quantization", "runtime", "scale", "support", "surgery_methods", "types",
-    )
-}  # fmt: skip
+_PUBLIC_MODULES = ("array_api", "checkpoints", "errors", "models", "ops", "patterns", "promotion", "runtime", "scale")
+
+_MODULES = {
+    **{name: name for name in _PUBLIC_MODULES},
+    **{name: name for name in ("arrays", "build", "graph_methods", "ir", "quantization", "support", "surgery_methods")},
+    "patterns": "surgery.patterns",
+    "types": "types",
+}
 """Modules that are attributes of the package without an explicit import."""
+
+__all__ = sorted({*_HOMES, *_PUBLIC_MODULES})
 
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and would accept unknown names

@@ -8,31 +8,18 @@ from typing import TYPE_CHECKING, Any
 from graphcore.support.gc_pause import freeze, uncollected
 
 if TYPE_CHECKING:
-    from graphcore.runtime.batcher import Batcher
-    from graphcore.runtime.calls.bound import Bound
-    from graphcore.runtime.isolation.model import IsolatedModel
-    from graphcore.runtime.isolation.session import IsolatedSession
-    from graphcore.runtime.model import Model
-    from graphcore.runtime.ort.devices import register_provider
-    from graphcore.runtime.quantizer import Quantization, quantize
-    from graphcore.runtime.session import InferenceSession
-    from graphcore.runtime.tracing.jit import jit
-    from graphcore.runtime.tracing.tensor import Tensor, tensor
-
-__all__ = [
-    "Batcher",
-    "Bound",
-    "InferenceSession",
-    "IsolatedModel",
-    "IsolatedSession",
-    "Model",
-    "Quantization",
-    "Tensor",
-    "jit",
-    "quantize",
-    "register_provider",
-    "tensor",
-]
+    from graphcore.runtime.batcher import Batcher as Batcher
+    from graphcore.runtime.calls.bound import Bound as Bound
+    from graphcore.runtime.isolation.model import IsolatedModel as IsolatedModel
+    from graphcore.runtime.isolation.session import IsolatedSession as IsolatedSession
+    from graphcore.runtime.model import Model as Model
+    from graphcore.runtime.ort.devices import register_provider as register_provider
+    from graphcore.runtime.quantizer import Quantization as Quantization
+    from graphcore.runtime.quantizer import quantize as quantize
+    from graphcore.runtime.session import InferenceSession as InferenceSession
+    from graphcore.runtime.tracing.jit import jit as jit
+    from graphcore.runtime.tracing.tensor import Tensor as Tensor
+    from graphcore.runtime.tracing.tensor import tensor as tensor
 
 _HOMES = {
     "Batcher": "batcher",
@@ -48,6 +35,8 @@ _HOMES = {
     "register_provider": "ort.devices",
     "tensor": "tracing.tensor",
 }
+
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,78 +8,12 @@ from onnxruntime's schemas at first use, as those of `ops.onnx`, and run where o
 
 from __future__ import annotations
 
-from graphcore.ops.microsoft.attention import Attention, MultiHeadAttention, RotaryEmbedding
-from graphcore.ops.microsoft.experts import MoE, QMoE
-from graphcore.ops.microsoft.fused import (
-    BiasAdd,
-    BiasGelu,
-    BiasSoftmax,
-    EmbedLayerNormalization,
-    FastGelu,
-    FusedConv,
-    FusedGemm,
-    Gelu,
-    NhwcMaxPool,
-    QuickGelu,
-    SkipLayerNormalization,
-    SkipSimplifiedLayerNormalization,
-    TransposeMatMul,
-    Trilu,
-)
-from graphcore.ops.microsoft.grouped import GroupQueryAttention
-from graphcore.ops.microsoft.products import (
-    DynamicQuantizeMatMul,
-    FusedMatMul,
-    Inverse,
-    MatMulIntegerToFloat,
-    MatMulNBits,
-    SparseToDenseMatMul,
-)
-from graphcore.ops.microsoft.quantized import (
-    DequantizeLinear,
-    GatherBlockQuantized,
-    QLinearAdd,
-    QLinearLeakyRelu,
-    QLinearMul,
-    QLinearSigmoid,
-    QuantizeLinear,
-)
+from graphcore.ops.microsoft import attention, experts, fused, grouped, products, quantized  # noqa: F401 - declared there
+from graphcore.ops.microsoft._declare import ROWS
 from graphcore.ops.onnx._schemas import namespace
 
-__all__ = [
-    "Attention",
-    "BiasAdd",
-    "BiasGelu",
-    "BiasSoftmax",
-    "DequantizeLinear",
-    "DynamicQuantizeMatMul",
-    "EmbedLayerNormalization",
-    "FastGelu",
-    "FusedConv",
-    "FusedGemm",
-    "FusedMatMul",
-    "GatherBlockQuantized",
-    "Gelu",
-    "GroupQueryAttention",
-    "Inverse",
-    "MatMulIntegerToFloat",
-    "MatMulNBits",
-    "MoE",
-    "MultiHeadAttention",
-    "NhwcMaxPool",
-    "QLinearAdd",
-    "QLinearLeakyRelu",
-    "QLinearMul",
-    "QLinearSigmoid",
-    "QMoE",
-    "QuantizeLinear",
-    "QuickGelu",
-    "RotaryEmbedding",
-    "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization",
-    "SparseToDenseMatMul",
-    "TransposeMatMul",
-    "Trilu",
-]
+# Every declared operator is a name of this package.
+globals().update({name: row.op for name, row in ROWS.items()})
+__all__ = sorted(ROWS)
 
 __getattr__, __dir__ = namespace(__name__, "com.microsoft", *__all__)
