@@ -12,11 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.doctor.machine import describe_machine, find_packages
 from graphcore.runtime.doctor.release import (
     Device,
-    Distribution,
     DoctorReport,
-    Finding,
-    InstalledRelease,
-    Machine,
     Notebook,
     Packages,
     Provider,
@@ -74,17 +70,3 @@ def _run(book: Notebook) -> None:
     (result,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
     if result.tolist() != [-3.5, 3.25]:
         book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {result.tolist()} instead of [-3.5, 3.25]")
-
-
-__all__ = [
-    "Device",
-    "Distribution",
-    "DoctorReport",
-    "Finding",
-    "InstalledRelease",
-    "Machine",
-    "Packages",
-    "Provider",
-    "TrapStatus",
-    "report",
-]

@@ -18,8 +18,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from graphcore.cli import main
 from graphcore.cli.commands import doctor as diagnosing
 from graphcore.runtime import doctor
-from graphcore.runtime.doctor import Distribution, Provider, machine, release, report
-from graphcore.runtime.doctor.release import Notebook
+from graphcore.runtime.doctor import machine, release, report
+from graphcore.runtime.doctor.release import Distribution, Notebook, Provider
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import ReleaseRange, table_of
@@ -48,7 +48,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-def texts(result: doctor.DoctorReport, subject: str) -> list[str]:
+def texts(result: release.DoctorReport, subject: str) -> list[str]:
     return [f"{one.level}: {one.text} ({one.help})" for one in result.findings if one.subject == subject]
 
 

@@ -8,8 +8,16 @@ from collections.abc import Iterable, Mapping
 
 from graphcore.cli import output
 from graphcore.cli.output import aligned
-from graphcore.runtime.doctor import DoctorReport, Finding, InstalledRelease, Machine, Provider, TrapStatus, report
-from graphcore.runtime.doctor.release import Device
+from graphcore.runtime.doctor import report
+from graphcore.runtime.doctor.release import (
+    Device,
+    DoctorReport,
+    Finding,
+    InstalledRelease,
+    Machine,
+    Provider,
+    TrapStatus,
+)
 
 _WIDTH = 110
 _MAX_OPERATORS = 4
