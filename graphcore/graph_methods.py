@@ -260,6 +260,7 @@ def to_onnx(
     opset: int | None = None,
     ir_version: int | None = None,
     runtime: str | None = None,
+    io_dtype: object = None,
 ) -> onnx.ModelProto:
     """Return the graph as an `onnx.ModelProto` that includes its weights.
 
@@ -277,13 +278,17 @@ def to_onnx(
         ir_version: The version of the file format, by default that of the opset.
         runtime: The release of onnxruntime that will run the model, such as "1.20". It determines `opset` and
             `ir_version`; an explicit `opset` must be supported by it.
+        io_dtype: The dtype of every float input, output and buffer of the file, under the same names: "float32",
+            "float16", "bfloat16" or "float64". Casts inside convert to and from their own dtypes, so that results are
+            the same. Sequences, optionals and other dtypes are unchanged. By default each has its own dtype.
 
     Raises:
+        DTypeError: `io_dtype` is not one of these dtypes.
         GraphError: The graph is unfinished, the opset or release is unknown, or an operator does not exist in it.
         ResourceLimitError: The model exceeds protobuf's 2 GiB. Use `export`.
     """
     exporting = _exporting()
-    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     model: onnx.ModelProto = exporting.model_proto(self, options)
     return model
 
@@ -305,13 +310,14 @@ def to_ir(
     opset: int | None = None,
     ir_version: int | None = None,
     runtime: str | None = None,
+    io_dtype: object = None,
 ) -> Any:
     """Return an `onnx_ir.Model`, which shares the arrays of weights. Needs the extra `ir`.
 
     The arguments and errors: see `to_onnx`. `ModelError` is raised if onnx-ir is not installed.
     """
     exporting = _exporting()
-    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     return exporting.ir_model(self, options)
 
 
@@ -350,6 +356,7 @@ def export(
     opset: int | None = None,
     ir_version: int | None = None,
     runtime: str | None = None,
+    io_dtype: object = None,
     progress: ProgressOption = False,
 ) -> None:
     """Write the graph as an ONNX file, atomically.
@@ -366,7 +373,7 @@ def export(
         ExportError: The file cannot be written.
     """
     exporting = _exporting()
-    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     exporting.export(self, path, external_data, options, progress)
 
 

@@ -28,6 +28,7 @@ from graphcore.runtime.ort.openvino.support import require
 from graphcore.support.atomic_files import replace_files, replace_pair
 from graphcore.support.escaping import suggestion
 from graphcore.support.progress import ProgressOption, display_for
+from graphcore.surgery.astype import with_io_dtype
 from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30
@@ -49,6 +50,7 @@ class Options:
     opset: int | None = None
     ir_version: int | None = None
     runtime: str | None = None
+    io_dtype: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
     versions = file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
+    if options.io_dtype is not None:
+        graph = with_io_dtype(graph, options.io_dtype)
     result = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, versions)
     return WrittenGraph(*result)
 

@@ -38,12 +38,7 @@ _OWN = frozenset({"", FUNCTIONS, LIBRARY})
 
 def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: bool) -> Graph:
     """Return a graph that computes in another dtype. See `Graph.astype`."""
-    target = graph.promotion.dtype_of(dtype)
-    if target not in _TARGETS:
-        raise DTypeError(
-            f"{_WHAT}: {target} is not a dtype that graphs compute in",
-            help=f"use one of {', '.join(map(str, _TARGETS))}; for fewer bits see gc.quantize",
-        )
+    target = _target(graph, _WHAT, dtype)
     graph.verify()
     patterns = Keep(graph, keep)
     sources = Sources(_sources(graph, source, target), _may_convert_sequences(graph, patterns, keep_io))
@@ -53,6 +48,32 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
     result = finish(replay)
     change.arrays.report()
     return result
+
+
+def with_io_dtype(graph: Graph, dtype: object) -> Graph:
+    """Return a graph with float inputs, outputs and buffers in another dtype, cast to and from their own."""
+    target = _target(graph, "io_dtype", dtype)
+    graph.verify()
+    edges = [s.type for s in (*graph.input_symbols, *graph.outputs)]
+    floats = {t.dtype for t in edges if isinstance(t, TensorType) and t.dtype.is_float} - {target}
+    if not floats:
+        return graph
+    change = DTypeChange(Sources(frozenset(floats), False), Keep(graph, ()), CastArrays(target), False)
+    types, buffers = _inputs(graph, change)
+    result = finish(replica(graph, "io_dtype", types=types, buffers=buffers, kind=_Interface, policy=change))
+    change.arrays.report("io_dtype", "choose a wider dtype")
+    return result
+
+
+def _target(graph: Graph, what: str, dtype: object) -> DType:
+    """Return the dtype to convert to. Raises `DTypeError`."""
+    target = graph.promotion.dtype_of(dtype)
+    if target not in _TARGETS:
+        raise DTypeError(
+            f"{what}: {target} is not a dtype that graphs compute in",
+            help=f"use one of {', '.join(map(str, _TARGETS))}; for fewer bits see gc.quantize",
+        )
+    return target
 
 
 def _sources(graph: Graph, source: object, target: DType) -> frozenset[DType]:
@@ -357,3 +378,16 @@ class Retyping(Replay):
             outputs.append((name, self.in_dtype(symbol, type_.dtype) if is_float else self.of(symbol)))  # type: ignore[union-attr]
         self.finish(outputs)
         self.new.scope.is_finished = True
+
+
+class _Interface(Retyping):
+    """A replay that converts inputs, outputs and buffers, and keeps the dtypes of all nodes."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, keeps_all=True, **named)
+
+    def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
+        """Return the value of an output or a buffer, rounded to its own dtype before the cast."""
+        if not self.policy.sources.has(symbol.type):
+            return self.of(symbol)
+        return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), self.policy.dtype)

@@ -332,14 +332,13 @@ class CastArrays:
         self._casts[id(array)] = array, result
         return result
 
-    def report(self) -> None:
+    def report(self, what: str = "astype", fix: str = "keep what reads them: astype(..., keep=[...])") -> None:
         """Warn at the user's line about arrays with values that the dtype cannot represent."""
         if not self.losses:
             return
         rows = sorted(self.losses, key=lambda loss: -loss.beyond)
         lines = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_MAX_LISTED]]
         more = f"\n    and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
-        text = f"astype: {self.dtype} cannot represent every value of {len(rows)} constants and weights"
-        fix = "\n  help: keep what reads them: astype(..., keep=[...])"
+        text = f"{what}: {self.dtype} cannot represent every value of {len(rows)} constants and weights"
         path, number = user_line() or ("<unknown>", 0)
-        warnings.warn_explicit(f"{text}{''.join(lines)}{more}{fix}", LossyCastWarning, path, number)
+        warnings.warn_explicit(f"{text}{''.join(lines)}{more}\n  help: {fix}", LossyCastWarning, path, number)

@@ -360,6 +360,13 @@ def test_convert_writes_what_plain_onnxruntime_runs(call: Call) -> None:
     assert y.tolist() == [0, 1, 0]
 
 
+def test_convert_writes_inputs_and_outputs_of_a_dtype(call: Call) -> None:
+    save("m.onnx", {"x": TensorType(DType.bfloat16, [3])}, lambda x: {"y": x + 1})
+    assert call("convert", "m.onnx", "o.onnx", "--io-dtype", "float32")[0] == 0
+    assert str(gc.Graph.load("o.onnx").inputs[0].type) == "float32[3]"
+    assert "int8 is not a dtype" in call("convert", "m.onnx", "o.onnx", "--io-dtype", "int8")[2]
+
+
 def test_convert_and_quantize_print_json(call: Call) -> None:
     dense()
     data = json.loads(call("convert", "m.onnx", "o.onnx", "--json")[1])

@@ -368,6 +368,64 @@ def test_sequences_are_converted_where_none_is_at_an_edge() -> None:
     np.testing.assert_array_equal(ran(graph, {"x": x})[0], ran(g, {"x": x})[0])
 
 
+# export(io_dtype=...)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float6_e3m2fn", "float4_e2m1", "float64"]
+)
+def test_a_file_with_io_dtype_is_fed_from_numpy(dtype: str, tmp_path: Any) -> None:
+    own = getattr(DType, dtype)
+    g = Graph("g", {"x": TensorType(own, ["n"]), "count": TensorType("int64", [])})
+    x = g["x"]
+    g.output(rounded=x, doubled=ops.cond(ops.any(x != 0), lambda: x + x, lambda: x), next=g["count"] + 1)
+    g.export(tmp_path / "m.onnx", io_dtype="float32")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    edges = [(e.name, e.type, e.shape) for e in (*session.get_inputs(), *session.get_outputs())]
+    assert edges == [
+        ("x", "tensor(float)", ["n"]),
+        ("count", "tensor(int64)", []),
+        ("rounded", "tensor(float)", ["n"]),
+        ("doubled", "tensor(float)", ["n"]),
+        ("next", "tensor(int64)", []),
+    ]
+    values = np.array([0.3, 1.3, -1.7], np.float32)
+    rounded, doubled, following = session.run(None, {"x": values, "count": np.array(4)})
+    wanted = values.astype(own.numpy)
+    np.testing.assert_array_equal(rounded, wanted.astype(np.float32))
+    np.testing.assert_array_equal(doubled, (wanted + wanted).astype(np.float32))
+    assert following == 5
+
+
+def test_buffers_and_defaults_have_the_io_dtype() -> None:
+    inputs = {"x": TensorType("bfloat16", [2]), "total": Buffer("bfloat16", [2], initial=[1.0, 2.0])}
+    g = Graph("g", inputs, defaults={"x": [0.5, 0.25]})
+    g["total"] = g.buffers["total"] + g["x"]
+    g.output(y=g["x"] * 2)
+    loaded = Graph.load(g.to_onnx(io_dtype="float32"), defaults=True)
+    assert {s.name: s.dtype for s in (*loaded.inputs, *loaded.outputs)} == {"x": F32, "total": F32, "y": F32}
+    model = gc.InferenceSession().load(loaded)
+    assert [y.tolist() for y in (*model(), *model(x=np.array([1.0, 2.0], np.float32)))] == [[1.0, 0.5], [2.0, 4.0]]
+    assert model.buffers["total"].dtype == np.float32
+    assert model.buffers["total"].tolist() == [2.5, 4.25]
+
+
+def test_io_dtype_of_the_same_dtypes_changes_nothing() -> None:
+    assert mlp().to_onnx(io_dtype="float32") == mlp().to_onnx()
+
+
+def test_io_dtype_is_a_float_dtype() -> None:
+    with pytest.raises(DTypeError, match="io_dtype: int8 is not a dtype that graphs compute in"):
+        mlp().to_onnx(io_dtype="int8")
+
+
+def test_initial_values_beyond_the_io_dtype_are_named() -> None:
+    g = Graph("g", {"total": Buffer("float64", [2], initial=[1e300, 1.0])})
+    g.output(y=g.buffers["total"] * 2)
+    with pytest.warns(LossyCastWarning, match="io_dtype: float32 cannot represent(.|\n)*choose a wider dtype"):
+        g.to_onnx(io_dtype="float32")
+
+
 TOLERANCES = {"float16": 0.04, "bfloat16": 0.15, "float64": 1e-4}
 HARD = {
     # Sums of squares beyond float16, and quotients of variances.

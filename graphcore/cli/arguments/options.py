@@ -312,6 +312,9 @@ def add_convert(commands: Commands) -> None:
     parser.add_argument(
         "--promotion", metavar="SYSTEM", help="the promotion system (the one in the model's metadata, or max)"
     )
+    parser.add_argument(
+        "--io-dtype", metavar="DTYPE", help="dtype of every float input and output, with casts inside: float32, ..."
+    )
     _add_versions(parser)
     parser.add_argument("--external-data", action="store_true", help="write weights to a separate file, OUT.data")
     add_json(parser)

@@ -282,6 +282,7 @@ def convert(args: argparse.Namespace) -> int:
             opset=args.opset,
             ir_version=args.ir_version,
             runtime=args.runtime,
+            io_dtype=args.io_dtype,
             progress=advance,
         )
     if args.json:
