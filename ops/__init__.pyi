@@ -20,6 +20,7 @@ from graphcore.ops.shared.control import cond as cond
 from graphcore.ops.shared.control import for_loop as for_loop
 from graphcore.ops.shared.control import scan as scan
 from graphcore.ops.shared.control import while_loop as while_loop
+from graphcore.ops.shared.dims import SizeLike
 from graphcore.ops.shared.reshape import Padding, PerAxis
 from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
@@ -210,17 +211,17 @@ def conv3d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1,
 
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
     """A constant in the current graph."""
-def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
+def full(shape: SizeLike | Sequence[SizeLike], value: TensorLike, dtype: object = None) -> Symbol:
     """A tensor filled with one value."""
 def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
     """`num` evenly spaced numbers from `start` to `stop`."""
 def one_hot(indices: TensorLike, depth: DimLike | Symbol, axis: int = -1, *, on_value: TensorLike | str = 1, off_value: TensorLike | str = 0, dtype: object = None) -> Symbol:
     """A vector for each index, with `on_value` at that position and `off_value` elsewhere."""
-def ones(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
+def ones(shape: SizeLike | Sequence[SizeLike], dtype: object = ...) -> Symbol:
     """A tensor of ones."""
 def range(start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None) -> Symbol:
     """The numbers from `start` to `stop`, without `stop`, in steps of `step`: a tensor of rank 1."""
-def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
+def zeros(shape: SizeLike | Sequence[SizeLike], dtype: object = ...) -> Symbol:
     """A tensor of zeros."""
 
 # detection
@@ -525,7 +526,7 @@ def quantize(x: TensorLike, encoding: str | Encoding = 'int8', *, axis: int | No
 
 # random
 
-def bernoulli(p: TensorLike, shape: DimLike | Sequence[DimLike] | None = None, *, seed: Seed, dtype: object = ...) -> Symbol:
+def bernoulli(p: TensorLike, shape: SizeLike | Sequence[SizeLike] | None = None, *, seed: Seed, dtype: object = ...) -> Symbol:
     """True with a probability, else False."""
 def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
     """Classes drawn from the softmax of their logits along the last axis."""
@@ -533,11 +534,11 @@ def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
     """The tensor with elements set to 0 at random, and the others divided by the probability of being kept."""
 def permutation(n: DimLike, *, seed: Seed) -> Symbol:
     """The numbers from 0 to `n`, without `n`, in random order, in int64."""
-def random_int(shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = ...) -> Symbol:
+def random_int(shape: SizeLike | Sequence[SizeLike], low: int, high: int, *, seed: Seed, dtype: object = ...) -> Symbol:
     """Uniformly distributed integers from `low` to `high`, without `high`."""
-def random_normal(shape: DimLike | Sequence[DimLike], mean: float = 0.0, std: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
+def random_normal(shape: SizeLike | Sequence[SizeLike], mean: float = 0.0, std: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
     """Normally distributed numbers, after Box and Muller (1958)."""
-def random_uniform(shape: DimLike | Sequence[DimLike], low: float = 0.0, high: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
+def random_uniform(shape: SizeLike | Sequence[SizeLike], low: float = 0.0, high: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
     """Uniformly distributed numbers from `low` to `high`, without `high`, in the current graph or that of the seed."""
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
     """The slices of a tensor along an axis in random order."""
@@ -667,7 +668,7 @@ def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
 def shape_of(x: TensorLike) -> Symbol:
     """The sizes of the axes, an int64 tensor of shape [rank]."""
 def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
-    """A Shape as an int64 tensor of shape [len(shape)], in the current graph."""
+    """A Shape as an int64 tensor of shape [len(shape)], in the current graph or that of the Dims."""
 
 # sorting
 

@@ -19,7 +19,8 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast, literal_dtype
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
+from graphcore.ops.shared.dims import Size, SizeLike, dim_value, dims_of, provably_differ, shape_vector
+from graphcore.ops.shared.reshape import dim_of, graph_and_sizes
 from graphcore.ops.shared.slice import index_operand, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
@@ -44,11 +45,12 @@ def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbo
 
 
 @op(onnx="ConstantOfShape")
-def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
+def full(shape: SizeLike | Sequence[SizeLike], value: TensorLike, dtype: object = None) -> Symbol:
     """A tensor filled with one value.
 
     Args:
-        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        shape: One size or a sequence of them: ints, integer scalar Symbols, Dims and names, which a Symbol of the graph
+            must have as a dim. Dims of a Symbol's shape tell the graph too.
         value: A number, or a scalar Symbol.
         dtype: By default the value's own, or bool, int64 or float32 for Python numbers.
 
@@ -62,11 +64,12 @@ def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = 
 
 
 @op(onnx="ConstantOfShape")
-def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
+def zeros(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of zeros.
 
     Args:
-        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        shape: One size or a sequence of them: ints, integer scalar Symbols, Dims and names, which a Symbol of the graph
+            must have as a dim. Dims of a Symbol's shape tell the graph too.
         dtype: Float32 by default.
 
     Raises:
@@ -78,11 +81,12 @@ def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> 
 
 
 @op(onnx="ConstantOfShape")
-def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
+def ones(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of ones.
 
     Args:
-        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        shape: One size or a sequence of them: ints, integer scalar Symbols, Dims and names, which a Symbol of the graph
+            must have as a dim. Dims of a Symbol's shape tell the graph too.
         dtype: Float32 by default.
 
     Raises:
@@ -94,8 +98,7 @@ def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> S
 
 
 def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
-    graph = graph_of(name, (value,))
-    dims = dims_of(name, shape)
+    graph, sizes = graph_and_sizes(name, shape, value)
     wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if isinstance(value, Symbol):
         value = graph.build.own(value, name, "value")
@@ -105,7 +108,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
                 operands={"value": value},
                 help="give a number or a scalar",
             )
-        return _expanded(graph, graph.build.cast(value, wanted or value.dtype), dims, name)
+        return _expanded(graph, graph.build.cast(value, wanted or value.dtype), sizes, name)
     array, own = array_of(value, wanted)
     if array.ndim:
         raise ShapeError(
@@ -124,22 +127,22 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
         array = checked_cast(array, source, target, name)
     else:
         array = casting.cast_array(array, source, target)
-    if not dims or target is DType.string:
-        return _expanded(graph, graph.build.constant(array.reshape(()), target), dims, name)
-    vector = shape_vector(graph, dims, op=name)
+    if not sizes or target is DType.string:
+        return _expanded(graph, graph.build.constant(array.reshape(()), target), sizes, name)
+    vector = shape_vector(graph, sizes, op=name)
     return graph.build.emit(
         "ConstantOfShape",
         (vector,),
-        tensor_type(target, _shape(dims)),
+        tensor_type(target, _shape(map(dim_of, sizes))),
         {"value": np.ascontiguousarray(array).reshape(1)},
     )
 
 
-def _expanded(graph: Graph, value: Symbol, dims: Sequence[Dim], name: str) -> Symbol:
-    if not dims:
+def _expanded(graph: Graph, value: Symbol, sizes: Sequence[Size], name: str) -> Symbol:
+    if not sizes:
         return value
-    vector = shape_vector(graph, dims, op=name)
-    return graph.build.emit("Expand", (value, vector), tensor_type(value.dtype, _shape(dims)))
+    vector = shape_vector(graph, sizes, op=name)
+    return graph.build.emit("Expand", (value, vector), tensor_type(value.dtype, _shape(map(dim_of, sizes))))
 
 
 # Ranges
@@ -298,7 +301,7 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
     NumPy's linspace.
     """
     name = "linspace"
-    graph = graph_of(name, (start, stop))
+    graph = graph_of(name, (start, stop, num))
     wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if wanted in (DType.bool, DType.string):
         raise DTypeError(

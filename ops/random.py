@@ -22,7 +22,8 @@ from graphcore.ops.gathering import gather
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.attributes import real
 from graphcore.ops.shared.counter import F32, F64, U32, Places
-from graphcore.ops.shared.dims import Axis, Size, dims_of, shape_vector
+from graphcore.ops.shared.dims import Axis, Size, SizeLike, dims_of, shape_vector
+from graphcore.ops.shared.reshape import dim_of, graph_and_sizes
 from graphcore.ops.sorting import argsort, cumsum
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
@@ -35,7 +36,7 @@ _I64, _U64 = DType.int64, DType.uint64
 
 @op(onnx="BitShift, BitwiseXor, Mul")
 def random_uniform(
-    shape: DimLike | Sequence[DimLike],
+    shape: SizeLike | Sequence[SizeLike],
     low: float = 0.0,
     high: float = 1.0,
     *,
@@ -45,7 +46,7 @@ def random_uniform(
     """Uniformly distributed numbers from `low` to `high`, without `high`, in the current graph or that of the seed.
 
     Args:
-        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        shape: As for `full`.
         low: Python numbers that the dtype holds.
         high: Python numbers that the dtype holds.
         seed: An int of 64 bits, or an integer scalar Symbol; the same seed returns the same numbers.
@@ -62,14 +63,14 @@ def random_uniform(
         raise ShapeError(f"{name}: low must be below high in {wanted}, got {low} and {high}", help="give low < high")
     if limits[1] - limits[0] > float(np.finfo(numpy_float(wanted)).max):
         raise ShapeError(f"{name}: the range from {low} to {high} overflows {wanted}", help="give a smaller range")
-    graph = graph_of(name, (seed,))
+    graph, sizes = graph_and_sizes(name, shape, seed)
     attributes = {"dtype": wanted, "low": limits[0], "high": limits[1]}
-    return _draw(name, UNIFORM, graph, dims_of(name, shape), seed, wanted, attributes)
+    return _draw(name, UNIFORM, graph, sizes, seed, wanted, attributes)
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, Log, Sqrt, Cos")
 def random_normal(
-    shape: DimLike | Sequence[DimLike],
+    shape: SizeLike | Sequence[SizeLike],
     mean: float = 0.0,
     std: float = 1.0,
     *,
@@ -93,12 +94,13 @@ def random_normal(
         "mean": _round_to(name, "mean", mean, wanted),
         "std": _round_to(name, "std", real(name, "std", std, least=0.0), wanted),
     }
-    return _draw(name, NORMAL, graph_of(name, (seed,)), dims_of(name, shape), seed, wanted, attributes)
+    graph, sizes = graph_and_sizes(name, shape, seed)
+    return _draw(name, NORMAL, graph, sizes, seed, wanted, attributes)
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, Mod")
 def random_int(
-    shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = DType.int64
+    shape: SizeLike | Sequence[SizeLike], low: int, high: int, *, seed: Seed, dtype: object = DType.int64
 ) -> Symbol:
     """Uniformly distributed integers from `low` to `high`, without `high`.
 
@@ -129,8 +131,8 @@ def random_int(
         raise DTypeError(
             f"{name}: {wanted} does not hold {low} to {high - 1}", help=f"its range is {wanted.min} to {wanted.max}"
         )
-    graph = graph_of(name, (seed,))
-    drawn = _words(name, graph, dims_of(name, shape), seed)
+    graph, sizes = graph_and_sizes(name, shape, seed)
+    drawn = _words(name, graph, sizes, seed)
     if high - low < 1 << 64:
         drawn = e.emit("Mod", drawn, graph.build.scalar(int(high - low), _U64))
     if low:
@@ -140,7 +142,7 @@ def random_int(
 
 @op(onnx="BitShift, BitwiseXor, Mul, Less", rule="float")
 def bernoulli(
-    p: TensorLike, shape: DimLike | Sequence[DimLike] | None = None, *, seed: Seed, dtype: object = DType.bool
+    p: TensorLike, shape: SizeLike | Sequence[SizeLike] | None = None, *, seed: Seed, dtype: object = DType.bool
 ) -> Symbol:
     """True with a probability, else False.
 
@@ -158,7 +160,7 @@ def bernoulli(
     ONNX Less of `random_uniform`.
     """
     name = "bernoulli"
-    graph = graph_of(name, (p, seed))
+    graph, sizes = graph_and_sizes(name, [] if shape is None else shape, p, seed)
     wanted = dtype_of(name, dtype, graph)
     if wanted is DType.string:
         raise DTypeError(f"{name}: dtype must be bool or a number, got string", help="give a numeric dtype, or bool")
@@ -167,7 +169,7 @@ def bernoulli(
             raise ShapeError(
                 f"{name}: a Python number as p needs a shape", help="give the shape: bernoulli(0.5, [3, 4], ...)"
             )
-        chance, sizes = graph.build.scalar(real(name, "p", p), F64), list[Size](dims_of(name, shape))
+        chance = graph.build.scalar(real(name, "p", p), F64)
         own = F64
     else:
         if shape is not None:
@@ -239,7 +241,8 @@ def permutation(n: DimLike, *, seed: Seed) -> Symbol:
     sizes = dims_of(name, n)
     if len(sizes) != 1:
         raise ShapeError(f"{name}: n must be one dim, got {n!r}", help="give one dim; ops.shuffle reorders a tensor")
-    return argsort(graph_of(name, (seed,)).build.cast(_words(name, graph_of(name, (seed,)), sizes, seed), _I64))
+    graph = graph_of(name, (seed, n))
+    return argsort(graph.build.cast(_words(name, graph, sizes, seed), _I64))
 
 
 @op(onnx="Gather, TopK")
@@ -361,7 +364,7 @@ def _draw(
     attributes: dict[str, Any],
 ) -> Symbol:
     """Emit a node of the generator."""
-    shape = _shape([size.dim if isinstance(size, Axis) else size for size in sizes if not isinstance(size, Symbol)])
+    shape = _shape(map(dim_of, sizes))
     operands = (shape_vector(graph, sizes, op=name), _seed(name, graph, seed))
     return graph.build.emit(op_type, operands, tensor_type(dtype, shape), attributes, LIBRARY)
 

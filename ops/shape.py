@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,26 @@ from graphcore.build.declare import op
 from graphcore.build.operands import operand
 from graphcore.build.shapes import axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, TensorLike
 from graphcore.ops.shared.dims import (
     Axis,
     Size,
     dims_of,
     in_pieces,
+    listed,
     product,
     provably_differ,
     shape_vector,
     with_dims,
 )
-from graphcore.ops.shared.reshape import TargetSize, as_size, reshaped, reshaped_by
+from graphcore.ops.shared.reshape import (
+    TargetSize,
+    graph_and_sizes,
+    require_integers,
+    reshaped,
+    reshaped_by,
+    scalar_size,
+)
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, Shape, _shape
@@ -77,17 +84,18 @@ def shape_of(x: TensorLike) -> Symbol:
 
 @op(onnx="Shape, Concat")
 def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
-    """A Shape as an int64 tensor of shape [len(shape)], in the current graph.
+    """A Shape as an int64 tensor of shape [len(shape)], in the current graph or that of the Dims.
 
     Args:
-        shape: Ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        shape: Ints, names, Dims and integer scalar Symbols; each name must be a dim of a Symbol of the graph.
 
     Raises:
         ShapeError: For an unknown dim or name.
 
     ONNX Shape, Concat and integer arithmetic.
     """
-    return shape_vector(Graph.current(), dims_of("shape_to_tensor", shape), op="shape_to_tensor")
+    graph, sizes = graph_and_sizes("shape_to_tensor", shape)
+    return shape_vector(graph, sizes, op="shape_to_tensor")
 
 
 # Reshaping
@@ -138,7 +146,7 @@ def _is_constant(symbol: Symbol | None) -> bool:
 
 def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
     roles = {"x": x, "shape": shape}
-    _check_integers("reshape", shape, roles)
+    require_integers("reshape", shape, roles)
     length = shape.shape[0]
     if isinstance(shape.producer, Constant):
         numbers = [int(n) for n in shape.producer.array]
@@ -160,30 +168,12 @@ def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
     return reshaped_by("reshape", x, shape, out, roles)
 
 
-def _check_integers(name: str, value: Symbol, roles: dict[str, Symbol]) -> None:
-    if not value.dtype.is_integer:
-        raise DTypeError(
-            f"{name}: sizes must be integers, got {value.dtype}",
-            operands=roles,
-            help="cast them: .cast(DType.int64)",
-        )
-
-
 def _target_sizes(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[TargetSize]:
     """Parse a shape argument: -1 becomes None, unknown dims become the axes that they mean."""
-    single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
     target: list[TargetSize] = []
-    for size in [shape] if single else shape:
+    for size in listed(shape):
         if isinstance(size, Symbol):
-            x.graph.build.own(size, name, "shape")
-            _check_integers(name, size, {**roles, "size": size})
-            if size.rank:
-                raise ShapeError(
-                    f"{name}: a size must be a scalar, got rank {size.rank}",
-                    operands={**roles, "size": size},
-                    help="take one element",
-                )
-            target.append(as_size(size))
+            target.append(scalar_size(name, x.graph, size, roles))
         elif isinstance(size, (int, np.integer)) and size == -1:
             target.append(None)
         else:
@@ -321,7 +311,7 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
 def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) -> Symbol:
     roles = {"x": x, "shape": shape}
     x.graph.build.own(shape, "broadcast_to", "shape")
-    _check_integers("broadcast_to", shape, roles)
+    require_integers("broadcast_to", shape, roles)
     if shape.rank != 1 or (out_dims is None and not shape.shape[0].is_static):
         raise ShapeError(
             f"broadcast_to: the rank of the result is unknown: shape has type {shape.type}",

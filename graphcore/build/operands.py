@@ -14,9 +14,10 @@ import numpy as np
 from graphcore import promotion
 from graphcore.build.shapes import Roles
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError
+from graphcore.ir.definitions import outermost
 from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
-from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
+from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike, last_shape
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.escaping import escaped, text_of
 from graphcore.support.source_lines import promoted, user_line
@@ -30,7 +31,10 @@ _set_origin = Node.__dict__["origin"].__set__  # assignment is an error, and `ch
 
 
 def graph_of(op: str, values: Iterable[object]) -> Graph:
-    """Return the graph of the Symbols among `values`, or the current one. Raises `GraphError` for several graphs."""
+    """Return the graph of the Symbols among `values`, the current one, or that of Dims among them.
+
+    Raises `GraphError` for several graphs.
+    """
     graph: Graph | None = None
     for value in values:
         if isinstance(value, Symbol):
@@ -40,13 +44,20 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
                     graph = graph.build.own(value, op, "an operand").graph
             elif value.graph is not graph:
                 graph.build.own(value, op, "an operand")
-    graph = graph or _current.get()
+    graph = graph or _current.get() or _graph_of_dims(values)
     if graph is None:
         fix = "pass a Symbol, or build inside `with graph:`"
         if any(hasattr(value, "__array__") for value in values):
             fix += "; gc.tensor(array) computes at once, and gc.jit compiles functions of arrays"
         raise GraphError(f"{op}: no operand is a Symbol, so there is no graph to build in", help=fix)
     return graph if graph.scope.is_open else graph.build.innermost()
+
+
+def _graph_of_dims(values: Iterable[object]) -> Graph | None:
+    """Return the graph under construction that dims were read from last, if one of the values is a Dim."""
+    graph = last_shape.graph() if any(type(value) is Dim for value in values) else None
+    graph = None if graph is None else outermost(graph)
+    return None if graph is None or graph.outputs else graph
 
 
 def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -123,6 +125,15 @@ class Captured:
         return self.symbol.producer.origin
 
 
+class LastShape(threading.local):
+    """The graph of the Symbol whose shape was read last in a thread. Dims are shared by graphs, so they cannot tell."""
+
+    graph: Callable[[], Graph | None] = staticmethod(lambda: None)
+
+
+last_shape = LastShape()
+
+
 class Symbol:
     """A value of a Graph: a dtype and a shape at build time, a tensor when the graph runs.
 
@@ -168,11 +179,13 @@ class Symbol:
     def shape(self) -> Shape:
         """The dims, outermost first."""
         try:
-            return self.type.shape
+            shape: Shape = self.type.shape
         except AttributeError:
             raise GraphError(
                 f"{self.type} is not a tensor and has no shape", operands={"value": self}, help="use its .type"
             ) from None
+        last_shape.graph = weakref.ref(self.graph)
+        return shape
 
     @property
     def rank(self) -> int:

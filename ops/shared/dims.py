@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
@@ -30,6 +30,9 @@ class Axis(NamedTuple):
         """Return True if this is axis `axis` of `symbol`. `==` would compare the values of Symbols."""
         return self.symbol is symbol and self.axis == axis
 
+
+SizeLike: TypeAlias = "DimLike | Symbol"
+"""A size of a new tensor: an int, a name, a Dim, or an integer scalar Symbol."""
 
 Size = Dim | Axis | Symbol
 """A size: a dim, the size of an axis, or an int64 Symbol of shape [1]."""
@@ -133,14 +136,19 @@ def dims_of(op: str, shape: Any, *, help: str = "") -> list[Dim]:
             operands={"shape": shape},
             help=help or "give ints, names or Dims",
         )
-    values = [shape] if isinstance(shape, (str, Dim)) or not isinstance(shape, Iterable) else list(shape)
     dims = []
-    for dim in values:
+    for dim in listed(shape):
         try:
             dims.append(_dim(dim))
         except ShapeError as error:
             raise ShapeError(f"{op}: {error.summary}", help=help or error.help) from None
     return dims
+
+
+def listed(shape: Any) -> list[Any]:
+    """Return the sizes of a shape argument, one size or a sequence of them, unchecked."""
+    single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
+    return [shape] if single else list(shape)
 
 
 def with_dims(shape: Shape, start: int, stop: int, *dims: Dim) -> Shape:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphcore.build.operands import graph_of
 from graphcore.build.shapes import Roles, retype
-from graphcore.errors import ShapeError
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.operators.shapes.reductions import window_count
 from graphcore.ops.shared.attributes import whole
-from graphcore.ops.shared.dims import Axis, Size, product, provably_differ, shape_vector
+from graphcore.ops.shared.dims import Axis, Size, dims_of, listed, product, provably_differ, shape_vector
 from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -37,7 +39,7 @@ def reshaped(
     out: the dims of the result, where more is known about them than `target` has. sources: as for `shape_vector`,
     after `x`. Raises `ShapeError` where the element counts provably differ.
     """
-    dims = [_dim_of(size) for size in target]
+    dims = [dim_of(size) for size in target]
     before, after = _counts(x, target)
     exact = not before.is_dynamic and before is after
     position = next((i for i, size in enumerate(target) if size is None), None)
@@ -77,6 +79,43 @@ def reshaped_by(op: str, x: Symbol, vector: Symbol, shape: Shape, roles: Mapping
     return x.graph.build.emit("Reshape", (x, sizes), retype(x, shape=shape), {"allowzero": 1})
 
 
+def graph_and_sizes(op: str, shape: Any, *values: object) -> tuple[Graph, list[Size]]:
+    """Return the graph of a new tensor, and its sizes: dims, and int64 Symbols of shape [1] for scalar Symbols.
+
+    values: other arguments, whose graph is that of the tensor. Raises as `graph_of`, `dims_of` and `scalar_size`.
+    """
+    if isinstance(shape, Symbol) and shape.rank:
+        dims_of(op, shape, help="give a list of sizes; ops.broadcast_to takes a Symbol for all of them")  # raises
+    sizes = listed(shape)
+    graph = graph_of(op, (*values, *sizes))
+    return graph, [
+        scalar_size(op, graph, size, {}) if isinstance(size, Symbol) else dims_of(op, [size])[0] for size in sizes
+    ]
+
+
+def scalar_size(op: str, graph: Graph, size: Symbol, roles: Mapping[str, object]) -> Symbol:
+    """Return a size that the graph computes as an int64 Symbol of shape [1]. Raises `DTypeError`, `ShapeError`."""
+    graph.build.own(size, op, "shape")
+    require_integers(op, size, {**roles, "size": size})
+    if size.rank:
+        raise ShapeError(
+            f"{op}: a size must be a scalar, got rank {size.rank}",
+            operands={**roles, "size": size},
+            help="take one element",
+        )
+    return as_size(size)
+
+
+def require_integers(op: str, value: Symbol, roles: Mapping[str, object]) -> None:
+    """Raise `DTypeError` for sizes that are not integers."""
+    if not value.dtype.is_integer:
+        raise DTypeError(
+            f"{op}: sizes must be integers, got {value.dtype}",
+            operands=roles,
+            help="cast them: .cast(DType.int64)",
+        )
+
+
 def as_size(value: Symbol) -> Symbol:
     """Return an integer scalar as an int64 Symbol of shape [1]."""
     wide = value.graph.build.cast(value, DType.int64)
@@ -85,7 +124,8 @@ def as_size(value: Symbol) -> Symbol:
     )
 
 
-def _dim_of(size: TargetSize) -> Dim:
+def dim_of(size: TargetSize) -> Dim:
+    """Return the dim of a size; an unknown one if the graph computes it."""
     if isinstance(size, Axis):
         return size.dim
     return size if isinstance(size, Dim) else Dim.dynamic()
@@ -100,7 +140,7 @@ def _counts(x: Symbol, target: Sequence[TargetSize]) -> tuple[Dim, Dim]:
             before *= dim
     for size in target:
         if size is not None and not (isinstance(size, Axis) and size.symbol is x):
-            after *= _dim_of(size)
+            after *= dim_of(size)
     return before, after
 
 

@@ -144,6 +144,67 @@ def test_full_raises_when_shape_or_value_cannot_be(
         make()
 
 
+FROM_DIMS = {
+    "zeros": lambda x: ops.zeros([x.shape[0], 4]),
+    "zeros of a static shape": lambda x: ops.zeros(x.shape[1]),
+    "full": lambda x: ops.full([x.shape[0] * 2, 4], 2.5),
+    "range": lambda x: ops.range(x.shape[0]),
+    "linspace": lambda x: ops.linspace(0, 1, x.shape[0]),
+    "hann_window": lambda x: ops.hann_window(x.shape[0]),
+    "random_uniform": lambda x: ops.random_uniform(x.shape, seed=1),
+    "random_normal": lambda x: ops.random_normal(x.shape, seed=1),
+    "random_int": lambda x: ops.random_int(x.shape, 0, 3, seed=1),
+    "bernoulli": lambda x: ops.bernoulli(0.5, x.shape, seed=1),
+    "permutation": lambda x: ops.permutation(x.shape[0], seed=1),
+    "shape_to_tensor": lambda x: ops.shape_to_tensor(x.shape),
+}
+
+
+@pytest.mark.parametrize("name", FROM_DIMS)
+def test_graph_is_that_of_the_dims_of_a_shape(name: str) -> None:
+    x, other = symbol("n", 3), symbol("n", 3)
+    assert FROM_DIMS[name](x).graph is x.graph
+    assert FROM_DIMS[name](other).graph is other.graph
+    with x.graph:
+        assert FROM_DIMS[name](other).graph is x.graph
+
+
+def test_dims_in_a_body_build_in_the_body() -> None:
+    x = symbol("n", 3)
+    result = ops.cond(ops.sum(x) > 0, lambda: ops.ones([x.shape[0], 3]) + x, lambda: x)
+    assert result.type == x.type
+    assert ops.zeros([x.shape[0]]).graph is x.graph
+
+
+def test_dims_of_a_finished_graph_tell_no_graph() -> None:
+    x = symbol("n")
+    x.graph.output(y=x + 1)
+    with pytest.raises(GraphError, match="zeros: no operand is a Symbol, so there is no graph to build in"):
+        ops.zeros(x.shape)
+
+
+@pytest.mark.parametrize("dtype", [DType.int32, DType.int64])
+def test_sizes_are_scalars_that_the_graph_computes(dtype: DType) -> None:
+    def build(x: Symbol) -> list[Symbol]:
+        rows = ops.shape_of(x)[0].cast(dtype)
+        return [ops.ones([rows, 2, x.shape[1]]), ops.full([rows], rows), ops.random_int([rows + 1], 5, 6, seed=1)]
+
+    ones, rows, drawn = run(build, X, dims=[["n", "m"]])
+    np.testing.assert_array_equal(ones, np.ones((3, 2, 4), np.float32))
+    np.testing.assert_array_equal(rows, np.full(3, 3))
+    np.testing.assert_array_equal(drawn, np.full(4, 5))
+
+
+def test_sizes_must_be_integer_scalars() -> None:
+    x = symbol("n", 3)
+    with pytest.raises(ShapeError, match="zeros: a size must be a scalar, got rank 1"):
+        ops.zeros([ops.shape_of(x), 4])
+    with pytest.raises(ShapeError, match=r"zeros: a shape must be static here(.|\n)*broadcast_to takes a Symbol"):
+        ops.zeros(ops.shape_of(x))
+    with pytest.raises(DTypeError, match="zeros: sizes must be integers, got float32"):
+        ops.zeros([x[0, 0], 4])
+
+
 # Ranges
 
 
