@@ -80,6 +80,7 @@ class Sweep(Rewrite):
         self.used: set[Rule] = set()
         """The rules that were applied."""
         self._is_inlined = new is not None
+        self._drops_names = new is not None and graph.file_fields is not None  # which other bodies may have too
         self._labels = {(s.id, label or s.name) for label, s in graph.named_outputs}
         is_body = definitions is not None
         self._definitions = {} if definitions is None else definitions
@@ -137,7 +138,7 @@ class Sweep(Rewrite):
                 same = self._merger.find(key)
                 if same is not None and self._merge(node, same, named, is_read):
                     continue
-            names = [s.given_name or named.get(s.id) for s in node.outputs]
+            names = [None if self._drops_names else s.given_name or named.get(s.id) for s in node.outputs]
             types, place = [s.type for s in node.outputs], (node.domain, node.layer, node.origin)
             results = new.build.append(node.op_type, inputs, types, attributes, *place, names)
             for symbol, result in zip(node.outputs, results, strict=True):
@@ -238,7 +239,7 @@ class Sweep(Rewrite):
                 if constant is not None and initializers is not None:
                     initializers.record_merge(symbol, constant)
                 if constant is None:
-                    constant = new.build.symbol(symbol.type, producer, symbol.given_name)
+                    constant = new.build.symbol(symbol.type, producer, None if self._drops_names else symbol.given_name)
                     if key is not None:
                         constants[key] = constant
                 at[symbol.id] = constant
@@ -373,7 +374,7 @@ class Sweep(Rewrite):
     def _replace(self, symbol: Symbol, replacement: Symbol, named: dict[int, str], is_read: bool) -> bool:
         if not self._can_replace(symbol, replacement, named, is_read):
             return False
-        name = symbol.given_name or named.get(symbol.id)
+        name = None if self._drops_names else symbol.given_name or named.get(symbol.id)
         # A constant output has only its label: lowering creates a value of that name.
         can_be_called = type(replacement.producer) is Node or (symbol.id, name) not in self._labels
         if (

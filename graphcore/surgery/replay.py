@@ -147,7 +147,7 @@ class Replay(Rewrite):
     def _constant(self, symbol: Symbol, producer: Constant, type_: Type | None = None) -> Symbol:
         """Return a copy of a constant or weight in the new graph. type_: its type if that changes."""
         type_ = self.type_of(symbol) if type_ is None else type_
-        if not producer.is_weight or symbol.given_name is None:
+        if not producer.is_weight or symbol.given_name is None or self._outer is not None:
             return self.new.build.symbol(type_, producer, self.free_name(symbol.given_name, self.new))
         root = outermost(self.new)
         # Two calls of a graph share its weights.

@@ -97,15 +97,17 @@ class Legaliser(Policy[Rewrite]):
         for label, symbol in self._old.named_outputs:
             name = label or symbol.name
             value = to_transport(self.builder, self.rewrite.of(symbol), self._stored)
-            fits = isinstance(value.producer, Node) and value.given_name in (None, name)
-            fits = fits or (isinstance(value.producer, (Input, Constant)) and value.given_name == name)
+            is_body = self.graph.scope.outer is not None  # whose outputs are known by their positions
+            fits = isinstance(value.producer, Node) and (is_body or value.given_name in (None, name))
+            fits = fits or (isinstance(value.producer, (Input, Constant)) and value.given_name == name and not is_body)
             if not fits or any(value is other for _, other in outputs):
                 value = self._identity(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.builder.native("Identity", value)
             if isinstance(value.type, TensorType) and isinstance(symbol.type, TensorType) and not value.shape.is_ranked:
                 change(value, type=tensor_type(value.dtype, symbol.shape))
-            if value.given_name is None and self.graph.scope.outer is None:
+            keeps_name = self.graph.file_fields is not None and name not in self.graph.names.taken
+            if value.given_name is None and (keeps_name or not is_body):
                 self.graph.names.rename(value, name)
             outputs.append((name, value))
         self.graph.build.outputs(outputs)

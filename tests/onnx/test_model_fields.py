@@ -299,17 +299,140 @@ def test_fields_of_sparse_initializers_kept() -> None:
     assert differences(sparse.values, tensor) == []
 
 
-def test_fields_of_bodies_kept() -> None:
-    model = full_model()
-    written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="cpu")
-    for name in ("then_branch", "else_branch"):
-        before, after = (
-            next(a.g for n in m.graph.node for a in n.attribute if a.name == name) for m in (model, written)
+def model_with_bodies() -> onnx.ModelProto:
+    """Return a model with nested bodies that have inputs, initializers, declared values and annotations."""
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
+    flag = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.BOOL, shape=[])
+    node, pair = helper.make_node, np.array([1, 2], np.float32)
+    weight = numpy_helper.from_array(pair, "q")
+    inner = helper.make_graph(
+        [node("Mul", ["s", "q"], ["o"], name="/in/Mul")], "1", [], [value("o", shape=[2])], [weight]
+    )
+    other = helper.make_graph([node("Sub", ["s", "v"], ["o"], name="/in/Sub")], "2", [], [value("o", shape=[2])])
+    nodes = [
+        node("Add", ["v", "k"], ["s"], name="/loop/Add"),
+        node("If", ["go"], ["t"], name="/loop/If", then_branch=inner, else_branch=other),
+        node("Split", ["t"], ["t0", "t1"], name="/loop/Split"),
+        node("Concat", ["t1", "t0"], ["next"], name="/loop/Concat", axis=0),
+        node("Identity", ["go"], ["go on"], name="/loop/Identity"),
+        node("Neg", ["t0"], ["row"], name="/loop/Neg"),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [value("count", elem_type=TensorProto.INT64, shape=[]), flag("go"), value("v", shape=[2])],
+        [flag("go on"), value("next", shape=[2]), value("row", shape=[1])],
+        [numpy_helper.from_array(pair, "k")],
+        value_info=[value("s", shape=[2]), value("t0", shape=[1]), value("t1", shape=[1])],
+    )
+    body.quantization_annotation.add(tensor_name="s").quant_parameter_tensor_names.add(key="SCALE", value="k")
+    then = helper.make_graph([node("Neg", ["h"], ["r"], name="/if/Neg")], "3", [], [value("r", shape=[2])])
+    branch = helper.make_graph([node("Abs", ["h"], ["r"], name="/if/Abs")], "4", [], [value("r", shape=[2])])
+    graph = helper.make_graph(
+        [
+            node("Mul", ["x", "w"], ["h"], name="/Mul"),
+            node("Loop", ["times", "flag", "h"], ["l", "rows"], name="/Loop", body=body),
+            node("If", ["flag"], ["i"], name="/If", then_branch=then, else_branch=branch),
+            node("Add", ["l", "i"], ["y"], name="/Add"),
+        ],
+        "bodies",
+        [
+            value("x", shape=[2]),
+            flag("flag"),
+            value("times", elem_type=TensorProto.INT64, shape=[]),
+            value("z", shape="n"),
+        ],
+        [value("y", shape=[2]), value("rows", shape=[None, 1])],
+        [numpy_helper.from_array(pair, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.checker.check_model(model, full_check=True)
+    decorate(model, iter(range(1000)))
+    return model
+
+
+def declare_types(graph: onnx.GraphProto) -> None:
+    """Declare the types of intermediate values without denotations, which are not kept."""
+    for value in graph.value_info:
+        value.CopyFrom(
+            onnx.ValueInfoProto(
+                name=value.name,
+                doc_string=value.doc_string,
+                metadata_props=value.metadata_props,
+                type=helper.make_tensor_type_proto(1, [dim.dim_value for dim in value.type.tensor_type.shape.dim]),
+            )
         )
-        for graph in (before, after):
-            graph.ClearField("node")
-            graph.output[0].ClearField("name")
-        assert differences(before, after) == []
+
+
+@pytest.mark.parametrize("target", ["onnx", "cpu"])
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit != "astype"])
+def test_fields_of_bodies_kept(edit: str, target: Any) -> None:
+    model = model_with_bodies()
+    if edit == "extract":
+        model.graph.output.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, [2]))
+    written = EDITS[edit](gc.Graph.load(model, promotion="max")).to_onnx(target=target)
+    onnx.checker.check_model(written, full_check=True)
+    for operator in ("Loop", "If"):
+        nodes = [next((n for n in m.graph.node if n.op_type == operator), None) for m in (model, written)]
+        if nodes[1] is None:
+            assert (edit, operator) == ("extract", "Loop")
+            continue
+        for before, after in zip(*(node.attribute for node in nodes if node is not None), strict=True):
+            declare_types(before.g)
+            declare_types(after.g)
+            assert differences(before, after) == []
+
+
+def test_names_in_bodies_differ_from_outer_names() -> None:
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[2])
+    nodes = [helper.make_node("Neg", ["h"], ["neg_3"]), helper.make_node("Exp", ["neg_3"], ["body0/r"])]
+    branches = dict.fromkeys(("then_branch", "else_branch"), helper.make_graph(nodes, "b", [], [value("body0/r")]))
+    graph = helper.make_graph(
+        [
+            helper.make_node("Abs", ["x"], ["h"]),
+            helper.make_node("If", ["flag"], ["i"], **branches),
+            helper.make_node("Neg", ["i"], ["y"]),
+        ],
+        "clash",
+        [value("x"), helper.make_tensor_value_info("flag", TensorProto.BOOL, [])],
+        [value("y")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    edited = gc.Graph.load(model, promotion="max").rename({"i": "body0/r"}).replace("y", lambda y: y * 2)
+    written = edited.to_onnx(target="onnx")
+    onnx.checker.check_model(written, full_check=True)
+    body = next(node.attribute[0].g for node in written.graph.node if node.op_type == "If")
+    outer = {name for node in written.graph.node for name in node.output}
+    assert outer.isdisjoint(name for node in body.node for name in node.output)
+    feeds = {"x": np.array([1, -2], np.float32), "flag": np.array(True)}
+    (result,) = gc.InferenceSession().load(written)(**feeds)
+    np.testing.assert_allclose(result, -2 * np.exp(np.array([-1, -2], np.float32)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_names_in_bodies_that_are_inlined(condition: bool) -> None:
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[2])
+    nodes = [helper.make_node("Neg", ["x"], ["v"], name="/Neg"), helper.make_node("Exp", ["v"], ["r"], name="/Exp")]
+    branches = dict.fromkeys(("then_branch", "else_branch"), helper.make_graph(nodes, "b", [], [value("r")]))
+    graph = helper.make_graph(
+        [
+            helper.make_node("If", ["flag"], ["i"], **branches),
+            helper.make_node("If", ["flag"], ["j"], **branches),
+            helper.make_node("Sub", ["i", "j"], ["v"]),
+            helper.make_node("Add", ["v", "i"], ["y"]),
+        ],
+        "inlined",
+        [value("x")],
+        [value("y")],
+        [numpy_helper.from_array(np.array(condition), "flag")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    optimized = gc.Graph.load(model, promotion="max").optimize()
+    optimized.verify()
+    written = optimized.to_onnx(target="onnx")
+    assert [(n.op_type, n.name) for n in written.graph.node][:2] == [("Neg", "/Neg"), ("Exp", "/Exp")]
+    (result,) = gc.InferenceSession().load(written)(x=np.array([1, -2], np.float32))
+    np.testing.assert_allclose(result, np.exp(np.array([-1, 2], np.float32)), rtol=1e-6)
 
 
 def test_fields_of_renamed_values() -> None:

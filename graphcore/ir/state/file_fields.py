@@ -12,7 +12,7 @@ from typing import TypeAlias
 from graphcore.types.tensor_types import Type
 
 Key: TypeAlias = "str | tuple[str, int, int]"
-"""The name of a value; in a body, whose values have no names, "input" or "output", how many there are, and which."""
+"""The name of a value. For inputs and outputs of a body: "input" or "output", how many there are, and which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from graphcore.ir.names import snake
 from graphcore.ir.state import settings
 from graphcore.ir.state.file_fields import Key, ValueFields
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies, parts
 from graphcore.onnx import notes
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
 from graphcore.onnx.proto.value_protos import (
@@ -151,23 +152,48 @@ class _NameScope:
     outer: list[bytes] = field(default_factory=list)
     """The names, by number, of the Symbols of the outer graph."""
     bodies: Iterator[int] = field(default_factory=count)
-    around: str = ""
-    """The prefix of the outer graph."""
+    around: _NameScope | None = None
+    """The scope of the outer graph."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The notes of values, by name."""
     is_named: bool = False
     """True if inputs and outputs keep their names, by which an operator of the runtime knows them."""
     keeps_fields: bool = False
-    """True if nodes of files have their fields."""
+    """True if nodes of files have their fields, and values in bodies their names."""
+    plain: frozenset[str] = frozenset()
+    """The names of a body without the prefix: those of a file that no outer graph has."""
+    visible: frozenset[str] = frozenset()
+    """The names that values in bodies must differ from: those of the graph and of outer ones."""
+    stem: str = ""
+    """The start of all prefixes, which no name has."""
 
-    def inside(self, graph: Graph, names: list[bytes], domain: str) -> _NameScope:
-        """Return the scope of a body of a node of `graph`, which has these names. domain: of the node."""
-        prefix = f"{self.prefix or _unused_prefix(graph.names.taken)}{next(self.bodies)}/"
+    def name_of(self, symbol: Symbol) -> str:
+        """Return the name under which a Symbol of the graph is written."""
+        name = symbol.name
+        return name if name in self.plain else f"{self.prefix}{name}"
+
+    def outside(self, graph: Graph) -> _NameScope:
+        """Return the scope with what the bodies in `graph` need."""
+        if not any(map(bodies, graph.nodes)):
+            return self
+        if not self.keeps_fields:
+            return replace(self, stem=self.stem or _unused_prefix({*graph.names.taken}))
+        own = {self.name_of(s) for s in graph.symbols if type(s.producer) is not Captured}
+        stem = self.stem or _unused_prefix(own.union(*(part.names.taken for part in parts(graph))))
+        return replace(self, stem=stem, visible=self.visible | own)
+
+    def inside(self, body: Graph, names: list[bytes], domain: str) -> _NameScope:
+        """Return the scope of a body of a node of the graph, which has these names. domain: of the node."""
+        prefix = f"{self.prefix or self.stem}{next(self.bodies)}/"
+        keeps_names = self.keeps_fields and body.file_fields is not None
+        plain = body.names.taken.keys() - self.visible if keeps_names else ()
         is_named = domain not in ONNX_DOMAINS
-        return _NameScope(self.external, prefix, names, self.bodies, self.prefix, {}, is_named, self.keeps_fields)
+        return replace(
+            self, prefix=prefix, outer=names, around=self, noted={}, is_named=is_named, plain=frozenset(plain)
+        )
 
 
-def _unused_prefix(taken: Iterable[str]) -> str:
+def _unused_prefix(taken: Set[str]) -> str:
     """Return a prefix that no taken name has."""
     stem = "body"
     while any(name.startswith(stem) for name in taken):
@@ -186,19 +212,18 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
         outer = symbol.producer.symbol  # an outer constant may be used only in bodies
         names[symbol.id] = scope.outer[outer.id] or _name_symbol(outer, scope.outer, scope.around)
     outputs = graph.outputs
-    inner = "" if scope.is_named else prefix
     for symbol in (*graph.input_symbols, *outputs) if scope.is_named else ():
         if not isinstance(symbol.producer, (Captured, Constant)):
             _name_symbol(symbol, names)
     chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     for symbol in outputs:
-        names[symbol.id] or _name_symbol(symbol, names, prefix)
+        names[symbol.id] or _name_symbol(symbol, names, scope)
     fields = graph.file_fields if scope.keeps_fields else None
     values, tensors = ({}, {}) if fields is None else (fields.values, fields.tensors)
     for symbol in graph.symbols:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
-            content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
+            content = tensor(producer.array, symbol.type.dtype, scope.name_of(symbol), scope.external)
             if (properties := noted.get(symbol.given_name or "")) is not None:
                 content.insert(0, metadata(16, properties))
             if tensors:
@@ -209,7 +234,8 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     ends = (11, "input", graph.input_symbols), (12, "output", outputs)
     for number, role, symbols in ends:
         for position, symbol in enumerate(symbols):
-            label = symbol.name if type(symbol.producer) is Captured else f"{inner}{symbol.name}"
+            is_plain = scope.is_named or type(symbol.producer) is Captured
+            label = symbol.name if is_plain else scope.name_of(symbol)
             key: Key = (role, len(symbols), position) if prefix else label
             chunks.append(block(number, value_info(label, symbol.type, noted, values.get(key, _NO_FIELDS))))
     for symbol in graph.input_symbols:
@@ -220,7 +246,7 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     # ONNX's inference finds the types of other results than those of custom operators.
     custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
     declared = {s.id: (s, _NO_FIELDS) for node in custom for s in node.outputs}
-    if fields is not None and not prefix:
+    if fields is not None:
         taken = graph.names.taken
         of_file = ((taken.get(key), own) for key, own in values.items() if isinstance(key, str))
         declared |= {s.id: (s, own) for s, own in of_file if s is not None}
@@ -231,7 +257,7 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
             infos += b"\x6a", varint(len(name) + len(type_) + len(own.rest) + 1), b"\x0a", name, type_, own.rest
     chunks.append(b"".join(infos))  # value_info
     if fields is not None:
-        written = graph.names.taken
+        written = scope.plain if prefix else graph.names.taken
         chunks += [fields.graph, *(own for name, own in fields.annotations if name in written)]
     return chunks
 
@@ -249,7 +275,8 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope, tag: bytes = b"\
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
     written: list[bytes] = []
     taken = graph.names.taken
-    prefix = scope.prefix
+    prefix, plain = scope.prefix, scope.plain
+    scope = scope.outside(graph)
     fields = _FileFields(graph) if scope.keeps_fields else None
     for node in graph.nodes:
         operator = (node.op_type, node.domain, node.layer)
@@ -268,15 +295,15 @@ def _nodes(graph: Graph, names: list[bytes], scope: _NameScope, tag: bytes = b"\
                 name = f"{stem}{output.id}"
                 while name in taken:
                     name += "_"
-            encoded = f"{prefix}{name}".encode()
+            encoded = (name if name in plain else f"{prefix}{name}").encode()
             size = len(encoded)
             result = names[output.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
             first = inputs[0]
-            operands = b"\x0a" + (_ABSENT if first is None else names[first.id] or _name_symbol(first, names, prefix))
+            operands = b"\x0a" + (_ABSENT if first is None else names[first.id] or _name_symbol(first, names, scope))
             if len(inputs) == 2:
                 second = inputs[1]
                 operands += b"\x0a"
-                operands += _ABSENT if second is None else names[second.id] or _name_symbol(second, names, prefix)
+                operands += _ABSENT if second is None else names[second.id] or _name_symbol(second, names, scope)
             label, rest, _ = _NONE if fields is None else fields.of(node, name)
             if label is None:
                 label = b"\x1a" + result
@@ -364,12 +391,11 @@ def _of_constant(producer: Constant) -> bytes:
 
 def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields: _FileFields | None) -> bytes:
     parts: list[bytes] = []
-    prefix = scope.prefix
     for symbol in node.inputs:
         # input
-        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
+        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, scope)
     for symbol in node.outputs:
-        parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, prefix)  # output
+        parts += b"\x12", names[symbol.id] or _name_symbol(symbol, names, scope)  # output
     result = node.outputs[0].given_name if node.outputs else ""
     label, rest, described = _NONE if fields is None else fields.of(node, result)
     if label is not None:
@@ -385,7 +411,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields
             parts.append(metadata(9, {notes.NODE_ACCURACY: value}))
             continue
         if isinstance(value, Graph):
-            content = _body(key, value, scope.inside(node.outputs[0].graph, names, node.domain))
+            content = _body(key, value, scope.inside(value, names, node.domain))
         else:
             content = attribute(key, value)
         parts.append(block(5, content + dict(described).get(key, b"") if described else content))
@@ -397,9 +423,9 @@ def _constant(array: np.ndarray[Any, Any], dtype: DType) -> bytes:
     return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + _TENSOR
 
 
-def _name_symbol(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
+def _name_symbol(symbol: Symbol, names: list[bytes], scope: _NameScope | None = None) -> bytes:
     """Enter the name of a Symbol into `names`, and return it."""
-    name = names[symbol.id] = sized(f"{prefix}{symbol.name}".encode())
+    name = names[symbol.id] = sized((symbol.name if scope is None else scope.name_of(symbol)).encode())
     return name
 
 

@@ -60,12 +60,12 @@ def origins(statements: Sequence[Statement], line: OfFile, prefix: str, has_devi
 
 def graph_fields(model: ModelContext, proto: onnx.GraphProto, is_top: bool) -> FileFields:
     """Return the fields of a graph that is read. is_top: False for a body."""
-    values: dict[Key, ValueFields] = {value.name: _value(value, None) for value in proto.value_info if is_top}
+    values: dict[Key, ValueFields] = {value.name: _value(value, None) for value in proto.value_info}
     for role, infos in (("input", proto.input), ("output", proto.output)):
         for position, value in enumerate(infos):
             key: Key = value.name if is_top else (role, len(infos), position)
             values[key] = _value(value, model)
-    weights = (*proto.initializer, *(sparse.values for sparse in proto.sparse_initializer)) if is_top else ()
+    weights = (*proto.initializer, *(sparse.values for sparse in proto.sparse_initializer))
     tensors = {tensor.name: rest for tensor in weights if (rest := _rest(tensor))}
     annotations = [(own.tensor_name, block(14, own.SerializeToString())) for own in proto.quantization_annotation]
     return FileFields(
@@ -73,7 +73,7 @@ def graph_fields(model: ModelContext, proto: onnx.GraphProto, is_top: bool) -> F
         remaining(proto, _VALUE),
         values,
         tensors,
-        tuple(annotations) if is_top else (),
+        tuple(annotations),
     )
 
 

@@ -72,6 +72,8 @@ class NodeReader:
         self._has_functions = bool(model.functions)
         self._types = ResultTypes(model, versions, declared_types)
         self.is_top = outer is None and not depth
+        self._keeps_names = self.is_top or (outer is not None and model.keeps_fields and self.prefix is not None)
+        """True if values have their names in the file. Those of a function that is expanded do not."""
         model.limits.check("depth", depth, f"the model nests bodies and functions {depth} deep")
 
     # Graphs
@@ -131,7 +133,7 @@ class NodeReader:
         if is_small := type_.dtype in TRANSPORT:
             array = array.astype(type_.dtype.numpy)
         producer = Constant(array, True, self.graph.site.origin)
-        symbol = self.graph.build.symbol(type_, producer, name if self.is_top else None)
+        symbol = self.graph.build.symbol(type_, producer, name if self._keeps_names else None)
         self.define(name, self.graph.build.cast(symbol, dtype) if is_small else symbol)
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
@@ -168,8 +170,8 @@ class NodeReader:
         self.values[name] = symbol
 
     def _name(self, symbol: Symbol, name: str) -> None:
-        """Give a node's result its name in the model; names in bodies and functions are generated when written."""
-        if not self.is_top or symbol.given_name is not None:
+        """Give a node's result its name in the model."""
+        if not self._keeps_names or symbol.given_name is not None:
             return
         taken, producer = self.graph.names.taken, symbol.producer
         is_named = type(producer) is Node or (
@@ -397,7 +399,7 @@ class NodeReader:
         for info, type_ in zip(proto.input, types, strict=True):
             declared = read_type(info.type)
             chosen = declared if isinstance(type_, OpaqueType) and not type_.onnx else type_
-            symbol = graph.build.input(chosen)
+            symbol = graph.build.input(chosen, (info.name or None) if reader._keeps_names else None)
             symbols.append(symbol)
             reader.define(info.name, symbol)
         reader.graph_proto(read, Large(), symbols)
