@@ -102,14 +102,15 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
 def _refusal(rules: PromotionSystem, pair: _DTypePair, refusal: NoPromotion) -> tuple[Kind, str]:
     if refusal.undefined:
         return "undefined", f"undefined: {_undefined_reason(rules, pair)}"
-    if not all(_supports(rules, dtype) for dtype in pair.dtypes):
+    if not all(supports(rules, dtype) for dtype in pair.dtypes):
         return "unknown", refusal.reason.rpartition(": ")[2]
     if isinstance(rules, KernelFloat) and not all(d.is_float for d in pair.dtypes):
         return "forbidden", "forbidden: signed with unsigned"
     return "no rule", refusal.reason
 
 
-def _supports(rules: PromotionSystem, dtype: DType) -> bool:
+def supports(rules: PromotionSystem, dtype: DType) -> bool:
+    """Return True if a system has a dtype. Those of Allo have integers of every width."""
     if isinstance(rules, Allo):
         return is_integer(dtype) or dtype is DType.index or dtype in FLOATS
     return dtype in rules.dtypes

@@ -130,6 +130,38 @@ def test_promote_knows_float8_and_odd_widths(call: Call) -> None:
     assert call("promote", "float8", "int23")[0] == 0
 
 
+def test_promote_suggests_a_dtype_for_a_width_that_only_allo_has(call: Call) -> None:
+    status, out, err = call("promote", "uint46", "int8")
+    assert (status, out.splitlines()[0]) == (0, "system         uint46 int8  why")
+    assert "promote: uint46 is a dtype of allo_hls and allo_cpp only; did you mean uint4 or uint64?\n" in err
+    assert call("promote", "uint46", "int8", "--system", "allo_cpp")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "summary", "help"),
+    [
+        (
+            "uint46 int8 --system max",
+            "uint46 is not a dtype of max",
+            "did you mean uint64 or uint16? systems that have it",
+        ),
+        (
+            "int8 uint46 --system max --system jax",
+            "uint46 is not a dtype of max or jax",
+            "did you mean uint4 or uint64?",
+        ),
+        ("uint46? int8 --system anvil", "uint46 is not a dtype of anvil", "systems that have it: allo_hls, allo_cpp"),
+        ("float8 int8 --system max", "float8_e4m3fn is not a dtype of max", "kernel_float, jax, torch"),
+        ("string string", "string is not a dtype of any system", "it combines only with itself"),
+    ],
+)
+def test_promote_refuses_a_dtype_that_no_system_has(call: Call, argv: str, summary: str, help: str) -> None:
+    status, out, err = call("promote", *argv.split())
+    assert (status, out) == (1, "")
+    assert err.startswith(f"DTypeError: promote: {summary}\n")
+    assert help in err
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "message"),
     [
