@@ -32,7 +32,10 @@ class GraphcoreError(Exception):
         summary: What failed and why.
         help: The fix, or "".
         line: The line of user code, or None.
+        operands: Of each operand the role, name, type and source line, as text.
     """
+
+    operands: tuple[tuple[str, str, str, str], ...]
 
     def __init__(
         self,
@@ -51,19 +54,19 @@ class GraphcoreError(Exception):
         self.summary = summary = escaped_lines(summary)
         self.help = help = escaped_lines(help)
         self.line = user_line(2) if line is None else line
-        self._rows = [(escaped(role), *_described(value)) for role, value in (operands or {}).items()]
+        self.operands = tuple((escaped(role), *_described(value)) for role, value in (operands or {}).items())
         closing = [*_closing(help, self.line), *([f"  {escaped_lines(raw)}"] if raw else [])]
-        super().__init__("\n".join([summary, *_table(self._rows), *closing]))
+        super().__init__("\n".join([summary, *_table(self.operands), *closing]))
 
     def with_help(self, summary: str, help: str) -> Self:
         """Return an error with the same operands, but another summary and help."""
         error = type(self)(summary, help=help)
-        error._rows = self._rows
-        error.args = ("\n".join([error.summary, *_table(error._rows), *_closing(error.help, error.line)]),)
+        error.operands = self.operands
+        error.args = ("\n".join([error.summary, *_table(error.operands), *_closing(error.help, error.line)]),)
         return error
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (type(self), str(self), self.summary, self.help, self.line)
+        return _restore, (type(self), str(self), self.summary, self.help, self.line, self.operands)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -137,10 +140,18 @@ class LossyCastWarning(UserWarning):
     """An implicit cast to a dtype that cannot hold the range of the operand's dtype."""
 
 
-def _restore(kind: type[GraphcoreError], text: str, summary: str, help: str, line: Line | None) -> GraphcoreError:
+def _restore(
+    kind: type[GraphcoreError],
+    text: str,
+    summary: str,
+    help: str,
+    line: Line | None,
+    operands: tuple[tuple[str, str, str, str], ...] = (),
+) -> GraphcoreError:
     error = kind(summary, help=help)
     error.args = (text,)
     error.line = line
+    error.operands = operands
     return error
 
 
@@ -151,7 +162,7 @@ def _described(value: object) -> tuple[str, str, str]:
     return ("", escaped(value if isinstance(value, str) else repr(value)), "")
 
 
-def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
+def _table(rows: tuple[tuple[str, str, str, str], ...]) -> list[str]:
     used = [column for column in range(4) if any(row[column] for row in rows)]
     widths = {column: max(len(row[column]) for row in rows) for column in used}
     gap = {0: "  ", 1: "   ", 2: "   ", 3: ""}

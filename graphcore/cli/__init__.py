@@ -11,10 +11,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import FrameType
+from typing import Any
 
-from graphcore.cli.arguments import parser
+from graphcore.cli import output
+from graphcore.cli.arguments import UsageError, parser
 from graphcore.errors import GraphcoreError
 from graphcore.support.escaping import escaped
+from graphcore.support.source_lines import Line
 
 _INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 + SIGINT, as in shells."""
@@ -33,9 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names in a model may have characters that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
+    as_json = "--json" in (sys.argv[1:] if argv is None else argv)
     with _record_interrupts() as interrupts, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         failure = 1
+        failed: BaseException | None = None
         try:
             root = parser()
             if not (sys.argv[1:] if argv is None else argv):
@@ -47,24 +52,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             command = import_module(f"graphcore.cli.commands.{args.home}")
             status = int(getattr(command, name)(args))
             sys.stdout.flush()
-        except SystemExit as stop:  # argparse has printed the reason
+        except UsageError as error:
+            status, failed = 2, error
+        except SystemExit as stop:  # argparse has printed the help
             return int(stop.code or 0)
-        except GraphcoreError as error:
-            status = _print_error(_text(error), failure)
         except BrokenPipeError:  # the reader has closed the pipe, such as `head`
             sys.stderr.close()
             return 1
         except KeyboardInterrupt:
             return _INTERRUPTED
-        except MemoryError:
-            status = _print_error("graphcore: out of memory")
         except Exception as error:
-            if interrupts:  # an import can turn KeyboardInterrupt into another error
-                return _INTERRUPTED
-            reason = " ".join(str(error).split())
-            status = _print_error(f"graphcore: internal error, {type(error).__name__}: {reason}; please report it")
+            if interrupts and not isinstance(error, GraphcoreError):
+                return _INTERRUPTED  # an import can turn KeyboardInterrupt into another error
+            status, failed = failure if isinstance(error, GraphcoreError) else 1, error
+    if failed is not None:
+        text, document = _describe(failed)
+        _print_error(text)
+        if as_json:
+            try:
+                print(output.json_text(document), flush=True)
+            except BrokenPipeError:
+                sys.stderr.close()
+                return status
     for warning in caught:
-        _print_error(f"{warning.category.__name__}: {warning.message}")
+        text = _without(Line(warning.filename, warning.lineno), str(warning.message))
+        _print_error(f"{warning.category.__name__}: {text}")
     return status
 
 
@@ -88,15 +100,35 @@ def _record_interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _print_error(text: str, status: int = 1) -> int:
+def _print_error(text: str) -> None:
     print("\n".join(map(escaped, text.split("\n"))), file=sys.stderr)
-    return status
 
 
-def _text(error: GraphcoreError) -> str:
-    """Return the error as the library prints it, without the source line, which is not the user's code here."""
-    lines = str(error).split("\n")
-    if error.line is not None:
-        place = str(error.line)
-        lines = [each.removesuffix(place).rstrip() for each in lines if not each.startswith(f"  at {place}")]
-    return f"{type(error).__name__}: " + "\n".join(lines)
+def _describe(error: BaseException) -> tuple[str, dict[str, Any]]:
+    """Return an error as text and as the document of `--json`, without the source line, which is not user code here."""
+    kind, help = type(error).__name__, ""
+    operands: list[tuple[str, ...]] = []
+    if isinstance(error, GraphcoreError):
+        summary, help = error.summary, error.help
+        lines = [_without(error.line, line) for line in str(error).split("\n")]
+        text = "\n".join([f"{kind}: {lines[0]}", *filter(None, lines[1:])])
+        operands = [(*each[:3], _without(error.line, each[3])) for each in error.operands]
+    elif isinstance(error, UsageError):
+        summary, help = error.summary, " ".join(error.usage.split())
+        text = f"{error.usage}{error.command}: error: {summary}"
+    elif isinstance(error, MemoryError):
+        summary = "out of memory"
+        text = f"graphcore: {summary}"
+    else:
+        summary, help = f"internal error, {kind}: {' '.join(str(error).split())}", "please report it"
+        text = f"graphcore: {summary}; {help}"
+    rows = [dict(zip(("role", "name", "type", "line"), each, strict=True)) for each in operands]
+    return text, {"error": kind, "summary": summary, "operands": rows, "help": help, "message": text}
+
+
+def _without(place: Line | None, text: str) -> str:
+    """Return a text without the line of code that it ends with."""
+    if place is None:
+        return text
+    excerpt = f"{place}   {place.excerpt}".rstrip()
+    return text.removesuffix(excerpt).removesuffix(str(place)).removesuffix(" at ").rstrip()

@@ -30,13 +30,23 @@ _EXAMPLES = """examples:
 """
 
 
+class UsageError(SystemExit):
+    """Wrong arguments. usage: the arguments of the command, as text."""
+
+    def __init__(self, summary: str, command: str, usage: str) -> None:
+        super().__init__(2)
+        self.summary = summary
+        self.command = command
+        self.usage = usage
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if unknown is not None:
             hint = suggestion(unknown[1], re.findall(r"[\w-]+", unknown[2]))
             message = f"unknown command {unknown[1]!r}; {hint}`graphcore --help` lists the commands"
-        super().error(message)
+        raise UsageError(message, self.prog, self.format_usage())
 
 
 _COMMANDS = (
@@ -76,9 +86,8 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"graphcore {__version__}")
-    commands = root.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser
-    )
+    kind: type[argparse.ArgumentParser] = _Parser
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=kind)
     for add in _COMMANDS:
         add(commands)
     return root
