@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
@@ -199,3 +200,31 @@ def test_graph_without_groups_is_drawn_in_sections_when_it_is_large(show: Show) 
         opened.select(data["graph"]["nodes"][-1]["name"])
         assert len(opened.boxes()) > len(boxes)
         assert "Identity" in opened.panel
+
+
+def tied(layers: int) -> Data:
+    """Return the page of layers that read one weight, each through an Identity, as exporters share weights."""
+    graph = Graph("tied", {"x": TensorType(DType.float32, ["n", 4])})
+    weight = graph.weight("shared", np.eye(4, dtype=np.float32))
+    x = graph["x"]
+    for _ in range(layers):
+        (copy,) = graph.op("Identity", [weight])
+        (copy,) = graph.op("Identity", [copy])
+        x = ops.relu(x @ copy)
+    (named,) = graph.op("Identity", [weight])
+    graph.output(x, named)
+    return page_data(graph, PageOptions(targets=[]))
+
+
+def test_identity_of_a_weight_is_drawn_as_the_weight(show: Show) -> None:
+    data = tied(55)
+    with show(data) as opened:
+        opened.page.evaluate("graphcore.viewer.openAll()")
+        titles = [box["title"] for box in opened.boxes() if box["kind"] == "node"]
+        assert {title: titles.count(title) for title in titles} == {"MatMul": 55, "Relu": 55, "Identity": 1}
+        opened.select(next(node["name"] for node in data["graph"]["nodes"] if node["op"] == "MatMul"))
+        assert "weight shared" in opened.panel
+        assert opened.search("op:identity") == "111 found"
+        opened.page.keyboard.press("Enter")
+        opened.until("document.querySelector('aside h2').textContent === 'MatMul'")
+        assert opened.page.evaluate("graphcore.viewer.isFound(graphcore.viewer.selected)")

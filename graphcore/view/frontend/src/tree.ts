@@ -31,13 +31,16 @@ export class Tree {
   /** The scope in which an input is an item. */
   readonly inputHome = new Map<number, Scope>();
   readonly outputHome = new Map<number, Scope>();
+  /** Identities of weights, which are drawn as the weights, each with its first user. */
+  readonly folded = new Map<number, number>();
 
   constructor(readonly graph: Graph) {
+    this.foldIdentities();
     this.producer = new Int32Array(graph.values.length).fill(-1);
     this.consumers = graph.values.map(() => []);
     graph.nodes.forEach((node, index) => {
       for (const value of node.results) if (value >= 0) this.producer[value] = index;
-      for (const value of new Set(node.operands)) if (value >= 0) this.consumers[value].push(index);
+      if (!this.folded.has(index)) for (const value of new Set(node.operands)) if (value >= 0) this.consumers[value].push(index);
     });
     this.root = this.scope(graph.name, "graph", null, -1);
     const groups = this.placeGroups();
@@ -52,6 +55,30 @@ export class Tree {
     this.placeResults(groups);
     for (const scope of [...this.scopes]) inSections(this, scope);
     this.count(this.root);
+  }
+
+  /** Let the users of an Identity of a weight read the weight; results of the graph and of bodies keep their Identity. */
+  private foldIdentities(): void {
+    const { nodes, values, groups, outputs } = this.graph;
+    const kept = new Set([...outputs, ...groups.flatMap((group) => group.outputs ?? [])]);
+    const identities = new Map<number, number>();
+    nodes.forEach((node, index) => {
+      node.operands = node.operands.map((value) => {
+        const identity = identities.get(value);
+        if (identity === undefined) return value;
+        if (!this.folded.has(identity)) this.folded.set(identity, index);
+        return nodes[identity].operands[0];
+      });
+      const kind = values[node.operands[0]]?.kind;
+      if (node.op === "Identity" && node.domain === "" && (kind === "weight" || kind === "constant") && !kept.has(node.results[0])) identities.set(node.results[0], index);
+    });
+  }
+
+  /** Return the node whose box shows a node. */
+  shown(node: number): number {
+    let at = node;
+    while (this.folded.has(at)) at = this.folded.get(at) as number;
+    return at;
   }
 
   scope(name: string, kind: Scope["kind"], parent: Scope | null, node: number): Scope {
@@ -115,6 +142,7 @@ export class Tree {
       scope.parent.items.push({ kind: "scope", scope });
     };
     this.graph.nodes.forEach((_, index) => {
+      if (this.folded.has(index)) return;
       const own = this.own.get(index);
       list(this.home[index]);
       if (own !== undefined) list(own);

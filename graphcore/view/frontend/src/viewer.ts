@@ -191,7 +191,8 @@ export class Viewer {
   }
 
   showNode(node: number): Promise<void> {
-    return this.show(this.itemOf(node), this.tree.home[node]);
+    const shown = this.tree.shown(node);
+    return this.show(this.itemOf(shown), this.tree.home[shown]);
   }
 
   showValue(value: number, role: "input" | "output"): Promise<void> {
@@ -214,7 +215,7 @@ export class Viewer {
   /** Search results in a closed scope are marked on the scope. */
   private placeFound(): void {
     this.foundBoxes = new Map();
-    for (const node of this.found) {
+    for (const node of this.found.map((one) => this.tree.shown(one))) {
       const closed = this.tree.path(this.tree.home[node]).find((scope) => scope.parent !== null && !this.open.has(scope));
       const key = itemKey(closed === undefined ? this.itemOf(node) : { kind: "scope", scope: closed });
       this.foundBoxes.set(key, (this.foundBoxes.get(key) ?? 0) + 1);
