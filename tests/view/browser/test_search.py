@@ -95,3 +95,27 @@ def test_search_of_20_000_nodes_looks_at_each_once(show: Show) -> None:
         opened.page.keyboard.press("Enter")
         opened.until("document.querySelector('aside h2').textContent === 'Softmax'")
         assert opened.page.inner_text(".searching output") == "1 of 833"
+
+
+@pytest.mark.parametrize(
+    ("query", "similar"),
+    [
+        ("matmull", ["MatMul"]),
+        ("op:exq", ["op:Exp"]),
+        ("dim:bacth op:exp", ["dim:batch op:exp"]),
+        ("dtype:flaot32", ["dtype:float32"]),
+        ("scael", ["scale"]),
+        ("op:cast op:exp", ["op:cast", "op:exp"]),
+        ("qqqqqqqqqqqqqq", []),
+    ],
+)
+def test_search_without_results_suggests_similar_queries(show: Show, query: str, similar: list[str]) -> None:
+    with show(small_data()) as opened:
+        assert opened.search(query) == "none"
+        opened.page.keyboard.press("Enter")
+        assert f"No node has {query}." in opened.page.inner_text(".results")
+        assert opened.page.locator(".results button").all_inner_texts() == similar
+        for suggestion in similar[:1]:
+            opened.page.click(".results button")
+            assert opened.page.input_value("input[type=search]") == suggestion
+            assert opened.page.locator(".results [role=option]").count() > 0

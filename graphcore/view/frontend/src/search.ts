@@ -6,6 +6,8 @@ import { typeText } from "./text";
 export const FIELDS = ["name", "op", "dtype", "dim"] as const;
 type Field = (typeof FIELDS)[number];
 
+const SUGGESTED = 5;
+
 interface Row {
   name: string;
   op: string;
@@ -38,6 +40,54 @@ export class Search {
     });
     return nodes;
   }
+
+  /** Return queries like one without results: the first word that fits no node replaced by similar ones, or else each word alone. */
+  similar(query: string): string[] {
+    const words = query.split(/\s+/).filter((word) => word !== "");
+    const wrong = words.findIndex((word) => this.find(word).length === 0);
+    if (wrong < 0) return words.length > 1 ? words : [];
+    const { field, text } = wordOf(words[wrong].toLowerCase());
+    const most = Math.max(1, Math.floor(text.length / 3));
+    const near = [...this.terms(field)].flatMap((term) => {
+      const far = distance(text, term.toLowerCase(), most);
+      return far <= most ? [{ term, far }] : [];
+    });
+    return near.sort((a, b) => a.far - b.far).slice(0, SUGGESTED).map(({ term }) => [...words.slice(0, wrong), field === null ? term : `${field}:${term}`, ...words.slice(wrong + 1)].join(" "));
+  }
+
+  /** Return what a word can be: names and their parts, operators, dtypes and dims, without those that have spaces. */
+  private terms(field: Field | null): Set<string> {
+    const terms = new Set<string>();
+    const add = (of: Field, ...texts: string[]): void => {
+      if (field === null || field === of) for (const text of texts) if (text !== "" && !/\s/.test(text)) terms.add(text);
+    };
+    for (const node of this.graph.nodes) {
+      add("op", node.op);
+      add("name", node.name, ...node.name.split("/"));
+      for (const value of [...node.operands, ...node.results].flatMap((index) => this.graph.values[index] ?? [])) {
+        add("dtype", value.dtype);
+        add("dim", ...(value.shape ?? []));
+        if (value.kind !== "result") add("name", value.name);
+      }
+    }
+    return terms;
+  }
+}
+
+/** Return the letters to insert, remove, replace or swap between two texts; more than `most` counts as `most + 1`. */
+function distance(from: string, to: string, most: number): number {
+  if (Math.abs(from.length - to.length) > most) return most + 1;
+  let before: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (let a = 1; a <= from.length; a++) {
+    const row = [a];
+    for (let b = 1; b <= to.length; b++) {
+      row[b] = Math.min(last[b] + 1, row[b - 1] + 1, last[b - 1] + (from[a - 1] === to[b - 1] ? 0 : 1));
+      if (a > 1 && b > 1 && from[a - 1] === to[b - 2] && from[a - 2] === to[b - 1]) row[b] = Math.min(row[b], before[b - 2] + 1);
+    }
+    [before, last] = [last, row];
+  }
+  return last[to.length];
 }
 
 /** Dims between bars, so that only whole dims match, followed by the type as text. */

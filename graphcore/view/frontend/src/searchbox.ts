@@ -2,7 +2,7 @@
 import type { App } from "./app";
 import { button, h, name, refill } from "./dom";
 import { Search } from "./search";
-import { opText, resultText } from "./text";
+import { opText, plain, resultText } from "./text";
 
 const LISTED = 200;
 const WAIT = 90;
@@ -29,7 +29,7 @@ export class SearchBox {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.run(), WAIT);
     });
-    this.input.addEventListener("focus", () => this.show(this.found.length > 0));
+    this.input.addEventListener("focus", () => this.show(this.input.value.trim() !== ""));
     this.element.addEventListener("focusout", (event) => {
       if (!this.element.contains(event.relatedTarget as globalThis.Node | null)) this.show(false);
     });
@@ -71,7 +71,7 @@ export class SearchBox {
       event.preventDefault();
       if (this.waiting !== 0) this.run();
       this.move(event.key === "ArrowUp" || (event.key === "Enter" && event.shiftKey) ? -1 : 1);
-      this.show(event.key !== "Enter" && this.found.length > 0);
+      this.show(this.input.value.trim() !== "" && (event.key !== "Enter" || this.found.length === 0));
     }
     if (event.key === "Escape") {
       event.preventDefault();
@@ -130,7 +130,13 @@ export class SearchBox {
       return row;
     });
     const rest = this.found.length - rows.length;
-    const none = this.found.length === 0 ? h("li", { class: "more", set: { role: "presentation" } }, "No results. Fields: name: op: dtype: dim:") : null;
-    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: use the arrows to reach them`) : null, none);
+    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: use the arrows to reach them`) : null, this.found.length === 0 ? this.none() : null);
+  }
+
+  private none(): HTMLElement {
+    const similar = this.search.similar(this.input.value);
+    const links = similar.map((query) => button(plain(query, 80), () => this.set(query), { class: "link" }));
+    const advice = links.length > 0 ? h("div", { class: "links" }, "Similar: ", ...links) : h("div", {}, "Fields: name: op: dtype: dim:");
+    return h("li", { class: "more", set: { role: "presentation" } }, "No node has ", name(this.input.value, 80), ".", advice);
   }
 }
