@@ -76,10 +76,37 @@ def test_drawing_is_scaled_when_plus_or_minus_is_pressed(show: Show, key: str, l
 
 def test_whole_graph_is_seen_when_zero_is_pressed(show: Show) -> None:
     with show(unet_data()) as opened:
+        opened.page.evaluate("graphcore.viewer.closeAll()")
+        opened.page.keyboard.press("+")
         opened.page.keyboard.press("0")
         assert opened.page.evaluate(
             "graphcore.viewer.inside.height * graphcore.viewer.camera.scale < graphcore.viewer.canvas.clientHeight"
         )
+
+
+@pytest.mark.parametrize("op", [None, "Sigmoid"])
+def test_text_stays_legible_around_the_selection_when_zero_is_pressed(show: Show, op: str | None) -> None:
+    with show(unet_data()) as opened:
+        if op is None:
+            shown = "graphcore.viewer.inside.boxes[0].item"
+        else:
+            opened.select(next(node["name"] for node in unet_data()["graph"]["nodes"] if node["op"] == op))
+            shown = "graphcore.viewer.selected"
+        for _ in range(12):
+            opened.page.keyboard.press("-")
+        opened.page.keyboard.press("0")
+        scale, x, y, width, height = opened.page.evaluate(
+            f"""(() => {{
+              const {{ camera, canvas }} = graphcore.viewer;
+              const {{ box, left, top }} = graphcore.viewer.spotOf({shown});
+              const x = camera.x + (left + box.x + box.width / 2) * camera.scale;
+              const y = camera.y + (top + box.y + box.height / 2) * camera.scale;
+              return [camera.scale, x, y, canvas.clientWidth, canvas.clientHeight];
+            }})()"""
+        )
+        assert scale * 11.5 > 6.8  # pixels of the smaller text
+        assert 0 < x < width
+        assert 0 < y < height
 
 
 def test_search_begins_when_slash_is_pressed_and_ends_with_escape(show: Show) -> None:

@@ -15,7 +15,7 @@ import { countText, opText, plain, resultText, typeText } from "./text";
 import { startTheme, switchTheme } from "./theme";
 import { Toolbar } from "./toolbar";
 import { nodesIn, type Item, type Scope } from "./tree";
-import { Viewer, type Spot } from "./viewer";
+import { LEGIBLE, Viewer, type Spot } from "./viewer";
 
 export class App {
   /** -1 for the graph, else an index of `page.lowered`. */
@@ -167,7 +167,7 @@ export class App {
   private hover(spot: Spot | null, x: number, y: number): void {
     const { camera, canvas } = this.viewer;
     canvas.style.cursor = spot === null ? "" : "pointer";
-    const small = camera.scale < 0.6 && spot !== null && spot.box.inside === null;
+    const small = camera.scale < LEGIBLE && spot !== null && spot.box.inside === null;
     this.hint.hidden = !small;
     if (!small) return;
     this.hint.textContent = this.words(spot.box.item);

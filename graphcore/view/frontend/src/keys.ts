@@ -20,7 +20,7 @@ const KEYS: Key[] = [
   { keys: ["i", "o"], words: "Go into the open group, out to the enclosing group", press: (app, event) => app.select((event.key === "i" ? into : out)(app.viewer) ?? app.viewer.selected, true) },
   { keys: ["e", "c"], words: "Open all groups, close all", press: (app, event) => void (event.key === "e" ? app.openAll() : app.viewer.closeAll()) },
   { keys: ["+", "-"], words: "Larger, smaller", press: (app, event) => app.zoom(event.key === "-" ? 1 / 1.3 : 1.3) },
-  { keys: ["0", "1"], words: "Fit the graph, show full size", press: (app, event) => (event.key === "0" ? app.viewer.fit() : app.fullSize()) },
+  { keys: ["0", "1"], words: "Fit the graph as far as it is legible, show full size", press: (app, event) => (event.key === "0" ? app.viewer.fit() : app.fullSize()) },
   { keys: ["g", "v"], words: "Next graph (as built, as lowered), next overlay", press: (app, event) => (event.key === "g" ? app.nextView() : app.nextOverlay()) },
   { keys: ["b"], words: "Compare the selected node before and after lowering", press: (app) => app.compareSelected() },
   { keys: ["l"], words: "Copy a link to the selected node", press: (app) => void app.copyLink() },

@@ -39,7 +39,7 @@ export class Toolbar {
       { class: "zoom", set: { role: "group", "aria-label": "Zoom" } },
       button("−", () => app.zoom(1 / 1.3), { set: { "aria-label": "Smaller" } }),
       button("+", () => app.zoom(1.3), { set: { "aria-label": "Larger" } }),
-      button("Fit", () => app.viewer.fit(), { set: { title: "Show everything (0)" } }),
+      button("Fit", () => app.viewer.fit(), { set: { title: "Show everything, or as much as is legible (0)" } }),
       button("Panel", () => app.togglePanel(), { set: { title: "Show or hide the panel (p)" } }),
     );
     this.viewChanged();

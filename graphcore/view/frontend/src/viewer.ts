@@ -8,6 +8,7 @@ import { Faces } from "./paint";
 import type { Placer } from "./placer";
 import { readTheme, type Theme } from "./theme";
 import { Tree, type Item, type Scope } from "./tree";
+import { first } from "./walk";
 
 /** A box and the position of its enclosing box in the drawing. */
 export interface Spot {
@@ -21,6 +22,8 @@ export interface Spot {
 const AT_FIRST = 110;
 const AT_MOST = 3000;
 const READABLE = 1;
+/** Text is hard to read below this scale. */
+export const LEGIBLE = 0.6;
 /** The margin around the drawing. */
 const MARGIN = 40;
 
@@ -228,16 +231,17 @@ export class Viewer {
 
   // Visible part
 
-  /** Show everything; at first from the top, at a readable scale. */
+  /** Show everything, or as much as is legible: around the selection, or else from the first box; at first at a readable scale. */
   fit(readable = false): void {
-    const { inside } = this;
-    if (inside === null) return;
-    const width = this.canvas.clientWidth - 2 * MARGIN;
-    const height = this.canvas.clientHeight - 2 * MARGIN;
-    const whole = Math.min(1.1, width / Math.max(1, inside.width), height / Math.max(1, inside.height));
-    const scale = Math.max(0.005, readable ? Math.max(whole, Math.min(READABLE, width / inside.width), 0.4) : whole);
-    const fits = inside.height * scale <= height;
-    this.camera.set(MARGIN + (width - inside.width * scale) / 2, fits ? MARGIN + (height - inside.height * scale) / 2 : MARGIN, scale);
+    const { inside, selected, canvas } = this;
+    const item = selected !== null && this.spotOf(selected) !== null ? selected : inside === null ? null : first(inside);
+    const spot = item === null ? null : this.spotOf(item);
+    if (inside === null || spot === null) return;
+    const across = (canvas.clientWidth - 2 * MARGIN) / Math.max(1, inside.width);
+    const scale = Math.max(LEGIBLE, Math.min(1.1, across, (canvas.clientHeight - 2 * MARGIN) / Math.max(1, inside.height)), readable ? Math.min(READABLE, across) : 0);
+    const x = (spot.left + spot.box.x + spot.box.width / 2) * scale;
+    const y = (spot.top + spot.box.y + spot.box.height / 2) * scale;
+    this.camera.set(clamped(canvas.clientWidth, inside.width * scale, x), clamped(canvas.clientHeight, inside.height * scale, y), scale);
   }
 
   centre(item: Item, atOnce: boolean): void {

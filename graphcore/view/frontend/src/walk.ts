@@ -29,7 +29,7 @@ export function out(viewer: Viewer): Item | null {
   return home == null || home.parent === null ? null : { kind: "scope", scope: home };
 }
 
-function first(inside: Inside): Item | null {
+export function first(inside: Inside): Item | null {
   const top = [...inside.boxes].sort((a, b) => a.y - b.y || a.x - b.x)[0];
   return top?.item ?? null;
 }
