@@ -90,3 +90,22 @@ def test_first_paint_draws_few_boxes_when_there_are_20_000_nodes(show: Show, lay
     assert len(data["graph"]["nodes"]) == 20_000
     with show(data) as opened:
         assert 3 < len(opened.boxes()) < 300
+
+
+def test_drawing_has_most_of_the_height_of_a_phone(show: Show) -> None:
+    with show(small_data()) as opened:
+        opened.page.set_viewport_size({"width": 390, "height": 844})
+        header, main, panel = (opened.page.locator(part).bounding_box() for part in ("header", "main", "aside"))
+        assert header is not None
+        assert main is not None
+        assert panel is not None
+        assert header["height"] + panel["height"] <= 0.35 * 844
+        assert main["height"] == pytest.approx(844 - header["height"] - panel["height"])
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert opened.search("op:relu") == "1 found"
+        opened.page.click(".results [role=option]")
+        opened.page.click("header button:has-text('Light / dark')")  # scrolled into view
+        opened.page.click(".zoom button:has-text('Panel')")
+        drawing = opened.page.locator("main").bounding_box()
+        assert drawing is not None
+        assert drawing["height"] == pytest.approx(844 - header["height"])
