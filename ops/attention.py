@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcore.build import primitives as e
 from graphcore.build.declare import expansion, op
 from graphcore.build.operands import graph_of, promote
-from graphcore.build.shapes import Roles, same_dim
+from graphcore.build.shapes import Roles, check_integers, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared import attention as attention  # declares the operators' expansions
@@ -169,18 +169,8 @@ def _check_equal(name: str, what: str, roles: Roles, dims: list[Dim]) -> None:
 
 def _lengths(name: str, lengths: Symbol, q: Symbol) -> Symbol:
     roles = {"q": q, "nonpad_kv_seqlen": lengths}
-    if not lengths.dtype.is_integer:
-        raise DTypeError(
-            f"{name}: nonpad_kv_seqlen must be integers, got {lengths.dtype}",
-            operands=roles,
-            help="cast it: .cast(DType.int64)",
-        )
-    if lengths.rank != 1 or not same_dim(lengths.shape[0], q.shape[0]):
-        raise ShapeError(
-            f"{name}: nonpad_kv_seqlen must have shape [{q.shape[0]}], got {lengths.shape}",
-            operands=roles,
-            help="give one length for each item of the batch",
-        )
+    check_integers(name, "nonpad_kv_seqlen", lengths, roles)
+    check_shape(name, "nonpad_kv_seqlen", roles, q.shape[:1], "give one length for each item of the batch")
     return lengths.graph.build.cast(lengths, DType.int64)
 
 
@@ -266,12 +256,7 @@ def rotary_embedding(
         cos, sin = (_expand_batch(s, sx) for s in (cos, sin))
     else:
         _check_equal(name, "lengths of cos_cache and sin_cache", roles, [cos.shape[0], sin.shape[0]])
-        if not positions.dtype.is_integer:
-            raise DTypeError(
-                f"{name}: position_ids must be integers, got {positions.dtype}",
-                operands=roles,
-                help="cast it: .cast(DType.int64)",
-            )
+        check_integers(name, "position_ids", positions, roles)
         _check_shape(name, "position_ids", positions, leading, roles)
         positions = graph.build.cast(_expand_batch(positions, sx), DType.int64)
     attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": rotated}

@@ -14,7 +14,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import dtype_of, graph_of, operand
-from graphcore.build.shapes import broadcast
+from graphcore.build.shapes import broadcast, check_integers
 from graphcore.errors import DTypeError, ShapeError, SymbolError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.graph import Graph
@@ -116,10 +116,7 @@ def _checked_field(name: str, x: TensorLike, offset: Offset, width: int) -> tupl
     if isinstance(offset, np.ndarray):
         offset = symbol.graph.build.operand(offset, name, "offset")
     if isinstance(offset, Symbol):
-        if not offset.dtype.is_integer:
-            raise DTypeError(
-                f"{name}: offset must be integers, got {offset.type}", operands=roles, help="cast it to an integer"
-            )
+        check_integers(name, "offset", offset, roles)
         place = operand(name, offset, "offset")
         broadcast(name, {"x": symbol, "offset": place})
         return symbol, place

@@ -12,7 +12,7 @@ from graphcore.build.declare import op
 from graphcore.build.operands import as_index, cast_operand, graph_of, kinds_of, report_lossy, resolve
 from graphcore.build.primitives import emit, greater
 from graphcore.build.pytree import Structure, labels_of, rebuilt
-from graphcore.build.shapes import axis_of, same_dim
+from graphcore.build.shapes import axis_of, check_integers, check_scalar, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir import definitions
 from graphcore.ir.definitions import building, finish, new_body
@@ -442,18 +442,8 @@ def _trips(graph: Graph, count: TensorLike) -> Symbol:
             raise DTypeError(f"for_loop: trip_count {count} does not fit int64", help="give a smaller number")
         return graph.build.scalar(count, DType.int64)
     symbol = graph.build.operand(count, "for_loop", "trip_count")
-    if not symbol.dtype.is_integer:
-        raise DTypeError(
-            f"for_loop: trip_count must be an integer, got {symbol.dtype}",
-            operands={"trip_count": symbol},
-            help="give an int, or cast it: .cast(DType.int64)",
-        )
-    if symbol.shape.is_ranked and len(symbol.shape):
-        raise ShapeError(
-            f"for_loop: trip_count must be a scalar, got {len(symbol.shape)} axes",
-            operands={"trip_count": symbol},
-            help="take one element of it: trip_count[0]",
-        )
+    check_integers("for_loop", "trip_count", symbol)
+    check_scalar("for_loop", "trip_count", symbol, help="take one element of it: trip_count[0]")
     return cast_operand(symbol, DType.int64)
 
 

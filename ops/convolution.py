@@ -7,7 +7,7 @@ from typing import Any
 
 from graphcore.build.declare import op
 from graphcore.build.operands import promote
-from graphcore.build.shapes import Roles, same_dim
+from graphcore.build.shapes import Roles, check_shape, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.reductions import transposed_size
@@ -291,13 +291,8 @@ def _check_groups(name: str, groups: int, whose: str, channels: Dim, roles: Role
 
 
 def _check_bias(name: str, roles: dict[str, Symbol], channels: Dim) -> None:
-    bias = roles.get("bias")
-    if bias is not None and (bias.rank != 1 or not same_dim(bias.shape[0], channels)):
-        raise ShapeError(
-            f"{name}: bias has shape {bias.shape}, but the result has {channels} channels",
-            operands=roles,
-            help=f"bias must have shape [{channels}]",
-        )
+    if "bias" in roles:
+        check_shape(name, "bias", roles, [channels], "give one number for each channel of the result")
 
 
 def _attributes(

@@ -14,7 +14,7 @@ from graphcore.build import operands
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of, promote
-from graphcore.build.shapes import axis_of, broadcast
+from graphcore.build.shapes import axis_of, broadcast, check_integers, check_scalar
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast, literal_dtype
@@ -102,12 +102,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if isinstance(value, Symbol):
         value = graph.build.own(value, name, "value")
-        if value.rank:
-            raise ShapeError(
-                f"{name}: value must be a scalar, got shape {value.shape}",
-                operands={"value": value},
-                help="give a number or a scalar",
-            )
+        check_scalar(name, "value", value, help="give a number or a scalar")
         return _expanded(graph, graph.build.cast(value, wanted or value.dtype), sizes, name)
     array, own = array_of(value, wanted)
     if array.ndim:
@@ -260,12 +255,7 @@ def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declare
     }
     symbols, common = promote("range", "join", roles)
     for role, symbol in zip(roles, symbols, strict=True):
-        if symbol.rank:
-            raise ShapeError(
-                f"range: {role} must be a scalar, got shape {symbol.shape}",
-                operands={role: symbol},
-                help="give a scalar",
-            )
+        check_scalar("range", role, symbol)
         if common in (DType.bool, DType.string):
             raise DTypeError(
                 f"range: bounds must be numbers, got {common}", operands={role: symbol}, help="cast to an integer"
@@ -402,10 +392,8 @@ def one_hot(
     position = axis_of(name, axis, places.rank + 1, roles)
     if isinstance(depth, Symbol):
         length, count = Dim.dynamic(), graph.build.own(depth, name, "depth")
-        if count.rank or not count.dtype.is_integer:
-            raise DTypeError(
-                f"{name}: depth must be an integer scalar, got {count.type}", operands=roles, help="give a scalar"
-            )
+        check_integers(name, "depth", count, roles)
+        check_scalar(name, "depth", count, roles)
         count = graph.build.cast(count, DType.int64)
     else:
         (length,) = dims_of(name, [depth], help="depth is an int >= 1, a name, a Dim or a Symbol")
@@ -432,12 +420,7 @@ def _values(graph: Graph, values: dict[str, TensorLike | str], dtype: object) ->
         return graph.constant(list(values.values()), wanted or own)
     symbols, common = promote(name, "join", values)
     for role, symbol in zip(values, symbols, strict=True):
-        if symbol.rank:
-            raise ShapeError(
-                f"{name}: {role} must be a scalar, got shape {symbol.shape}",
-                operands={role: symbol},
-                help="give a number or a scalar",
-            )
+        check_scalar(name, role, symbol, help="give a number or a scalar")
     cast = [graph.build.cast(s, wanted or common) for s in symbols]
     parts = [e.emit("Unsqueeze", s, graph.build.vector([0]), shape=_shape([Dim(1)])) for s in cast]
     return e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)

@@ -9,7 +9,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import expansion, op
 from graphcore.build.operands import as_index, cast_operand, graph_of, promote, promote_one
-from graphcore.build.shapes import same_dim
+from graphcore.build.shapes import check_integers, check_scalar, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -97,10 +97,7 @@ def _limit(graph: Graph, role: str, value: object, dtype: DType, roles: dict[str
         if not (symbol.dtype.is_integer or (symbol.dtype.is_float and dtype is DType.float32)):
             what = "a count" if dtype is DType.int64 else "a number"
             raise DTypeError(f"{name}: {role} must be {what}, got {symbol.dtype}", operands=operands, help="cast it")
-        if symbol.rank:
-            raise ShapeError(
-                f"{name}: {role} must be a scalar, got shape {symbol.shape}", operands=operands, help="give a scalar"
-            )
+        check_scalar(name, role, symbol, operands)
         return e.emit(
             "Unsqueeze", graph.build.cast(symbol, dtype), graph.build.vector([0]), dtype=dtype, shape=_shape([Dim(1)])
         )
@@ -218,18 +215,9 @@ def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None,
         first = regions.graph.build.scalar(0, DType.int64)
         return e.cast(e.emit("Gather", regions, first, shape=regions.shape[:1], axis=1), DType.int64)
     indices = regions.graph.build.operand(batch_indices, name, "batch_indices")
-    if indices.dtype.is_float or not indices.dtype.is_number:
-        raise DTypeError(
-            f"{name}: batch_indices must be integers, got {indices.dtype}",
-            operands={**roles, "batch_indices": indices},
-            help="cast them to int64",
-        )
-    if indices.rank != 1 or not same_dim(indices.shape[0], regions.shape[0]):
-        raise ShapeError(
-            f"{name}: batch_indices must be [{regions.shape[0]}], got {indices.shape}",
-            operands={**roles, "batch_indices": indices},
-            help="give one index for each region",
-        )
+    roles = {**roles, "batch_indices": indices}
+    check_integers(name, "batch_indices", indices, roles)
+    check_shape(name, "batch_indices", roles, regions.shape[:1], "give one index for each region")
     return e.cast(indices, DType.int64)
 
 

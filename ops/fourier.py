@@ -14,7 +14,7 @@ from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import dtype_of, graph_of, promote, promote_one
-from graphcore.build.shapes import axis_of, same_dim
+from graphcore.build.shapes import axis_of, check_integers, check_scalar, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_scalar
@@ -443,12 +443,8 @@ def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[f
     if not wanted.is_float:
         raise DTypeError(f"{name}: dtype must be a float, got {wanted}", help="use a float: dtype=DType.float32")
     if isinstance(length, Symbol):
-        if not length.dtype.is_integer or length.rank:
-            raise DTypeError(
-                f"{name}: window_length must be an integer scalar",
-                operands={"window_length": length},
-                help="give an int, a dim, or a scalar Symbol of int64",
-            )
+        check_integers(name, "window_length", length)
+        check_scalar(name, "window_length", length)
         dim, count = Dim.dynamic(), graph.build.cast(length, DType.int64)
     else:
         dim = _dim(length) if isinstance(length, (Dim, str)) else Dim(whole(name, "window_length", length, 0))

@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.build import operands
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of
-from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
+from graphcore.build.shapes import axis_of, broadcast, check_shape, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -302,12 +302,8 @@ def _by_coordinates(name: str, reduction: str, doc: str) -> Callable[..., Symbol
         roles = {"x": data, "updates": new, "indices": index}
         depth = coordinate_length(name, roles, data.rank)
         wanted = index.shape[:-1] + data.shape[depth:]
-        if len(wanted) != new.rank or not all(map(same_dim, wanted, new.shape)):
-            raise ShapeError(
-                f"{name}: updates must have shape {wanted}, got {new.shape}",
-                operands=roles,
-                help="updates are [*outer, *rest] for indices [*outer, k] and x [n_1, ..., n_k, *rest]",
-            )
+        layout = "updates are [*outer, *rest] for indices [*outer, k] and x [n_1, ..., n_k, *rest]"
+        check_shape(name, "updates", roles, wanted, layout)
         for column in range(depth):
             check_bounds(name, index, data, column, column=column)
         return graph.build.emit(

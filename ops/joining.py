@@ -10,8 +10,8 @@ import numpy as np
 
 from graphcore.build.declare import op
 from graphcore.build.operands import operand, promote
-from graphcore.build.shapes import axis_of, retype
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.build.shapes import axis_of, check_integers, retype
+from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis, dims_of, provably_differ, shape_vector, with_dims
 from graphcore.types.dims import Dim
@@ -322,12 +322,7 @@ def _repeat_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles
     """Repeat by counts at run time: the source of element j is the number of runs that end at or before j."""
     graph = x.graph
     graph.build.own(repeats, "repeat_interleave", "repeats")
-    if not repeats.dtype.is_integer:
-        raise DTypeError(
-            f"repeat_interleave: repeats must be integers, got {repeats.dtype}",
-            operands=roles,
-            help="cast them: .cast(DType.int64)",
-        )
+    check_integers("repeat_interleave", "repeats", repeats, roles)
     if repeats.rank != 1 or provably_differ(repeats.shape[0], x.shape[axis]):
         raise ShapeError(
             f"repeat_interleave: got repeats of shape {repeats.shape} for an axis of size {x.shape[axis]}",

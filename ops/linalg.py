@@ -9,7 +9,7 @@ from typing import Any
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of, promote
-from graphcore.build.shapes import axes_of, axis_of, check_axis_from_end, same_dim
+from graphcore.build.shapes import axes_of, axis_of, check_axis_from_end, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.call import broadcast_shapes
@@ -160,12 +160,8 @@ def _check_linear(roles: dict[str, Symbol]) -> None:
             if is_transposed
             else "the last dimensions of x and weight must be equal",
         )
-    if bias is not None and (bias.rank != 1 or not same_dim(bias.shape[0], outputs)):
-        raise ShapeError(
-            f"linear: bias must be [{outputs}], got {bias.shape}",
-            operands=roles,
-            help="give one number for each output, or add another tensor after the layer",
-        )
+    if bias is not None:
+        check_shape("linear", "bias", roles, [outputs], "give one number for each output, or add another tensor later")
 
 
 @op(onnx="Mul", rule="arithmetic")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import promote, promote_one
-from graphcore.build.shapes import axis_of, retype, same_dim
+from graphcore.build.shapes import axis_of, check_shape, retype
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real, whole
@@ -245,12 +245,9 @@ def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vecto
         )
     size = x.shape[axis]
     for role, vector in zip(roles, vectors, strict=False):
-        if vector.rank != 1 or not same_dim(vector.shape[0], size):
-            raise ShapeError(
-                f"{name}: {role} has shape {vector.shape}, but x has {size} {what} (axis {axis})",
-                operands={"x": x, role: vector},
-                help=f"give a {role} of shape [{size}]",
-            )
+        check_shape(
+            name, role, {"x": x, role: vector}, [size], f"x has {size} {what} (axis {axis}): give one number for each"
+        )
 
 
 # Expansions, for dtypes without an accurate kernel

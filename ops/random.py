@@ -13,7 +13,7 @@ from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import cast_operand, dtype_of, graph_of, operand, promote_one
-from graphcore.build.shapes import axis_of
+from graphcore.build.shapes import axis_of, check_scalar
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -336,12 +336,7 @@ def _seed(name: str, graph: Graph, seed: object) -> Symbol:
             operands={"seed": described},
             help="give an int, or an int64 scalar Symbol",
         )
-    if seed.shape.is_ranked and seed.rank:
-        raise ShapeError(
-            f"{name}: the seed must be a scalar, got {seed.rank} axes",
-            operands={"seed": seed},
-            help="give one element of it: seed[0]",
-        )
+    check_scalar(name, "seed", seed, help="give one element of it: seed[0]")
     return cast_operand(graph.build.own(seed, name, "seed"), _I64)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import operand, promote
-from graphcore.build.shapes import axes_of, axis_of, retype
+from graphcore.build.shapes import axes_of, axis_of, check_integers, check_least_rank, check_scalar, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shape import reshape_like
@@ -91,18 +91,8 @@ def _shift(x: Symbol, shift: object) -> int | Symbol:
     roles = {"x": x, "shift": shift}
     if isinstance(shift, Symbol):
         distance = x.graph.build.own(shift, "roll", "shift")
-        if distance.rank:
-            raise ShapeError(
-                f"roll: a shift must be a scalar, got shape {distance.shape}",
-                operands=roles,
-                help="give a scalar for each axis",
-            )
-        if not distance.dtype.is_integer:
-            raise DTypeError(
-                f"roll: a shift must be an integer, got {distance.dtype}",
-                operands=roles,
-                help="cast it: .cast(DType.int64)",
-            )
+        check_scalar("roll", "shift", distance, roles, help="give a scalar for each axis")
+        check_integers("roll", "shift", distance, roles)
         return distance.graph.build.cast(distance, DType.int64)
     if isinstance(shift, bool) or not isinstance(shift, (int, np.integer)):
         raise DTypeError(f"roll: shift={shift!r} is not an int", operands={"x": x}, help="give ints or integer Symbols")
@@ -354,10 +344,7 @@ def _pad_value(x: Symbol, value: TensorLike) -> Symbol:
         )
     padding = x.graph.build.operand(value, "pad", "value")
     roles = {"x": x, "value": padding}
-    if padding.rank:
-        raise ShapeError(
-            f"pad: value must be a scalar, got shape {padding.shape}", operands=roles, help="give a scalar"
-        )
+    check_scalar("pad", "value", padding, roles)
     if padding.dtype is not x.dtype:
         raise DTypeError(
             f"pad: value is {padding.dtype}, but x is {x.dtype}", operands=roles, help=f"cast it: .cast({x.dtype!r})"
@@ -479,12 +466,7 @@ def transpose_matrix(matrix: TensorLike) -> Symbol:
     ONNX Transpose.
     """
     symbol = operand("transpose_matrix", matrix, "matrix")
-    if symbol.rank < 2:
-        raise ShapeError(
-            f"transpose_matrix: matrix must have rank 2 or more, got {symbol.rank}",
-            operands={"matrix": symbol},
-            help="add axes first: ops.unsqueeze(x, 0)",
-        )
+    check_least_rank("transpose_matrix", "matrix", symbol, 2)
     return _swap("transpose_matrix", symbol, -2, -1)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import promote
-from graphcore.build.shapes import Roles, same_dim
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.build.shapes import check_integers, check_shape
+from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.activation import relu, sigmoid
 from graphcore.ops.control import scan
@@ -24,7 +24,7 @@ from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import _shape, tensor_type
 
 MAX_UNROLLED_STEPS = 256
 """Number of steps of float64, which has no kernel in onnxruntime, that lowering unrolls instead of a loop."""
@@ -252,37 +252,17 @@ def _hidden_size(name: str, roles: dict[str, Symbol], gates: int, *, batch_first
     }
     for role, dims in expected.items():
         if role in roles:
-            _check_shape(name, role, [Dim(2), *dims] if both else dims, roles, both=both)
+            both_ways = ": one for each direction on a first axis" if both else ""
+            why = f"as the shapes of x and recurrent_weight require{both_ways}"
+            check_shape(name, role, roles, [Dim(2), *dims] if both else dims, why)
     return int(size)
-
-
-def _check_shape(name: str, role: str, expected: Sequence[Dim], roles: Roles, *, both: bool) -> None:
-    shape: Shape = roles[role].shape
-    if len(shape) == len(expected) and all(map(same_dim, shape, expected)):
-        return
-    both_ways = ": one for each direction on a first axis" if both else ""
-    raise ShapeError(
-        f"{name}: {role} must have shape {_shape(expected)}, got {shape}",
-        operands=roles,
-        help=f"the shapes of x and recurrent_weight require {_shape(expected)}{both_ways}",
-    )
 
 
 def _lengths(name: str, x: Symbol, lengths: TensorLike, batch: Dim) -> Symbol:
     symbol = x.graph.build.operand(lengths, name, "lengths")
     roles = {"x": x, "lengths": symbol}
-    if not symbol.dtype.is_integer:
-        raise DTypeError(
-            f"{name}: lengths must be integers, got {symbol.dtype}",
-            operands=roles,
-            help="cast them: .cast(DType.int32)",
-        )
-    if symbol.rank != 1 or not same_dim(symbol.shape[0], batch):
-        raise ShapeError(
-            f"{name}: lengths must have shape [{batch}], got {symbol.shape}",
-            operands=roles,
-            help="give one length for each sequence",
-        )
+    check_integers(name, "lengths", symbol, roles)
+    check_shape(name, "lengths", roles, [batch], "give one length for each sequence")
     return x.graph.build.cast(symbol, DType.int32)
 
 

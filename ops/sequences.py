@@ -10,7 +10,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import as_index, cast_operand, dtype_of, graph_of, operand, promote
 from graphcore.build.pytree import labels_of, leaves_like, rebuilt
-from graphcore.build.shapes import axis_of, unjoinable
+from graphcore.build.shapes import axis_of, check_integers, check_scalar, unjoinable
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph, read_by
@@ -273,10 +273,7 @@ def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int
     along = axis_of("list_split", axis, symbol.rank, roles)
     if isinstance(sizes, Symbol):
         roles["sizes"] = sizes
-        if not sizes.dtype.is_integer:
-            raise DTypeError(
-                f"list_split: sizes must be integers, got {sizes.dtype}", operands=roles, help="cast to int64"
-            )
+        check_integers("list_split", "sizes", sizes, roles)
         if sizes.shape.is_ranked and sizes.rank > 1:
             raise ShapeError(
                 f"list_split: sizes must be a scalar or a vector, got {sizes.rank} axes",
@@ -418,12 +415,7 @@ def _position(name: str, values: Symbol, index: object) -> Symbol:
             operands={"values": values, "index": described},
             help="give an int, or an integer scalar Symbol",
         )
-    if index.shape.is_ranked and index.rank:
-        raise ShapeError(
-            f"{name}: the index must be a scalar, got {index.rank} axes",
-            operands={"values": values, "index": index},
-            help="give one element of it: index[0]",
-        )
+    check_scalar(name, "index", index, {"values": values, "index": index}, help="give one element of it: index[0]")
     return cast_operand(graph.build.own(index, name, "index"), DType.int64)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.build import operands
 from graphcore.build.declare import op
 from graphcore.build.operands import operand
-from graphcore.build.shapes import axis_of, retype
+from graphcore.build.shapes import axis_of, check_integers, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Node, Symbol, TensorLike
 from graphcore.ops.shared.dims import (
@@ -27,7 +27,6 @@ from graphcore.ops.shared.dims import (
 from graphcore.ops.shared.reshape import (
     TargetSize,
     graph_and_sizes,
-    require_integers,
     reshaped,
     reshaped_by,
     scalar_size,
@@ -146,7 +145,7 @@ def _is_constant(symbol: Symbol | None) -> bool:
 
 def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
     roles = {"x": x, "shape": shape}
-    require_integers("reshape", shape, roles)
+    check_integers("reshape", "shape", shape, roles)
     length = shape.shape[0]
     if isinstance(shape.producer, Constant):
         numbers = [int(n) for n in shape.producer.array]
@@ -311,7 +310,7 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
 def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) -> Symbol:
     roles = {"x": x, "shape": shape}
     x.graph.build.own(shape, "broadcast_to", "shape")
-    require_integers("broadcast_to", shape, roles)
+    check_integers("broadcast_to", "shape", shape, roles)
     if shape.rank != 1 or (out_dims is None and not shape.shape[0].is_static):
         raise ShapeError(
             f"broadcast_to: the rank of the result is unknown: shape has type {shape.type}",

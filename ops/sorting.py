@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, op
 from graphcore.build.operands import as_index, operand, promote_one
-from graphcore.build.shapes import axis_of
+from graphcore.build.shapes import axis_of, check_integers, check_scalar
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import scan
@@ -115,10 +115,8 @@ def _select(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest
     roles: dict[str, Any] = {"x": symbol}
     position = axis_of(name, axis, symbol.rank, roles)
     if isinstance(k, Symbol):
-        if k.rank or not k.dtype.is_integer:
-            raise DTypeError(
-                f"{name}: k must be an integer scalar, got {k.type}", operands={**roles, "k": k}, help="give a scalar"
-            )
+        check_integers(name, "k", k, {**roles, "k": k})
+        check_scalar(name, "k", k, {**roles, "k": k})
         return _emit_top_k(symbol, as_size(k), Dim.dynamic(), position, largest=largest)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer, str, Dim)):
         raise DTypeError(

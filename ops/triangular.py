@@ -7,7 +7,7 @@ from typing import Any
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import operand, promote, promote_one
-from graphcore.build.shapes import retype, same_dim
+from graphcore.build.shapes import check_integers, check_least_rank, check_scalar, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.call import broadcast_shapes
@@ -66,12 +66,7 @@ def _trilu(x: Symbol, k: int, *, upper: bool) -> Symbol:
 
 def _matrix_operand(name: str, x: TensorLike) -> Symbol:
     symbol, _ = promote_one(name, "number", x)
-    if symbol.rank < 2:
-        raise ShapeError(
-            f"{name}: x must have rank 2 or more, got {symbol.rank}",
-            operands={"x": symbol},
-            help="add axes first: ops.unsqueeze(x, 0)",
-        )
+    check_least_rank(name, "x", symbol, 2)
     return symbol
 
 
@@ -119,12 +114,8 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
     if value is None:
         return -1
     if isinstance(value, Symbol):
-        if value.rank or not value.dtype.is_integer:
-            raise DTypeError(
-                f"band_part: {role} must be an integer scalar, got {value.type}",
-                operands={**roles, role: value},
-                help="give a scalar",
-            )
+        check_integers("band_part", role, value, {**roles, role: value})
+        check_scalar("band_part", role, value, {**roles, role: value})
         return value.graph.build.cast(value, DType.int64)
     if not isinstance(value, int) or isinstance(value, bool):
         raise DTypeError(f"band_part: {role}={value!r} is not a count", operands=roles, help="give an int or a Symbol")
@@ -223,12 +214,7 @@ def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
 
 def _factor(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
     matrices, dtype = promote_one(name, "float", x)
-    if matrices.rank < 2:
-        raise ShapeError(
-            f"{name}: x must have rank 2 or more, got {matrices.rank}",
-            operands={"x": matrices},
-            help="give [..., m, n]",
-        )
+    check_least_rank(name, "x", matrices, 2)
     computed = matrices.cast(computing_dtype(dtype))
     k = least(*matrices.shape[-2:])
     if k is None:

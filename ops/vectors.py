@@ -9,7 +9,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
 from graphcore.build.operands import graph_of, operand, promote, promote_one, vector_of_one
-from graphcore.build.shapes import axes_of, broadcast, check_axis_from_end
+from graphcore.build.shapes import axes_of, broadcast, check_axis_from_end, check_scalar
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.operators.shapes.reductions import reduced_shape
@@ -58,12 +58,7 @@ def _of_list(values: Sequence[TensorLike]) -> Symbol:
         raise ShapeError("into_vec: the list is empty", help="give one or more: ops.into_vec([x, y])")
     symbols, dtype = promote("into_vec", "join", {f"element {i}": value for i, value in enumerate(values)})
     for i, symbol in enumerate(symbols):
-        if symbol.rank:
-            raise ShapeError(
-                f"into_vec: element {i} of the list must be a scalar, got rank {symbol.rank}",
-                operands={f"element {i}": symbol},
-                help="use ops.vec(x, y) to concatenate vectors",
-            )
+        check_scalar("into_vec", f"element {i}", symbol, help="use ops.vec(x, y) to concatenate vectors")
     if all(type(value) in (bool, int, float) for value in values):
         return constant(list(values), dtype, symbols[0].ambiguous)
     return concat([vector_of_one(s) for s in symbols])

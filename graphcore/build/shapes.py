@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from graphcore.errors import ShapeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.operators.shapes.call import broadcast_shapes
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
+from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
 
 Roles = Mapping[str, Any]
 """Operands by their names in errors: {"lhs": x, "rhs": y}."""
@@ -63,6 +64,43 @@ def axes_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: {name}={axis} names an axis twice", operands=roles, help="name each axis once")
     return axes
+
+
+def check_integers(op: str, role: str, symbol: Symbol, operands: Roles | None = None) -> None:
+    """Raise `DTypeError` unless an operand has an integer dtype. operands: for the error, by default this one."""
+    if not symbol.dtype.is_integer:
+        raise DTypeError(
+            f"{op}: {role} must have an integer dtype, got {symbol.dtype}",
+            operands=operands or {role: symbol},
+            help="cast it: .cast(DType.int64)",
+        )
+
+
+def check_scalar(
+    op: str, role: str, symbol: Symbol, operands: Roles | None = None, *, help: str = "give a scalar"
+) -> None:
+    """Raise `ShapeError` if an operand is known to have axes. operands: for the error, by default this one."""
+    if symbol.shape.is_ranked and len(symbol.shape):
+        raise ShapeError(
+            f"{op}: {role} must be a scalar, got shape {symbol.shape}", operands=operands or {role: symbol}, help=help
+        )
+
+
+def check_least_rank(op: str, role: str, symbol: Symbol, least: int) -> None:
+    """Raise `ShapeError` if an operand has fewer axes than an op needs."""
+    if symbol.rank < least:
+        raise ShapeError(
+            f"{op}: {role} must have rank {least} or more, got {symbol.rank}",
+            operands={role: symbol},
+            help="add axes first: ops.unsqueeze(x, 0)",
+        )
+
+
+def check_shape(op: str, role: str, roles: Roles, expected: Iterable[Dim], help: str) -> None:
+    """Raise `ShapeError` unless an operand has dims that can be equal to the expected ones."""
+    shape, wanted = roles[role].shape, _shape(list(expected))
+    if len(shape) != len(wanted) or not all(map(same_dim, shape, wanted)):
+        raise ShapeError(f"{op}: {role} must have shape {wanted}, got {shape}", operands=roles, help=help)
 
 
 def same_dim(lhs: DimLike, rhs: DimLike) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from graphcore.build.declare import LIBRARY
 from graphcore.build.operands import cast_operand, graph_of
 from graphcore.build.pytree import Mismatch, Structure, labels_of, leaves_like, structure_of
+from graphcore.build.shapes import check_scalar
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
@@ -248,12 +249,7 @@ def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbo
             operands={what: value},
             help="compare it, or cast it: .cast(DType.bool)",
         )
-    if value.shape.is_ranked and len(value.shape):
-        raise ShapeError(
-            f"{op}: {what} must be a scalar, got {len(value.shape)} axes",
-            operands={what: value},
-            help="reduce it with ops.all(x) or ops.any(x), or squeeze it",
-        )
+    check_scalar(op, what, value, help="reduce it with ops.all(x) or ops.any(x), or squeeze it")
     return cast_operand(value, DType.bool, cause=(op, value.type))
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.build.operands import graph_of
-from graphcore.build.shapes import Roles, retype
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.build.shapes import Roles, check_integers, check_scalar, retype
+from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.operators.shapes.reductions import window_count
@@ -96,24 +96,9 @@ def graph_and_sizes(op: str, shape: Any, *values: object) -> tuple[Graph, list[S
 def scalar_size(op: str, graph: Graph, size: Symbol, roles: Mapping[str, object]) -> Symbol:
     """Return a size that the graph computes as an int64 Symbol of shape [1]. Raises `DTypeError`, `ShapeError`."""
     graph.build.own(size, op, "shape")
-    require_integers(op, size, {**roles, "size": size})
-    if size.rank:
-        raise ShapeError(
-            f"{op}: a size must be a scalar, got rank {size.rank}",
-            operands={**roles, "size": size},
-            help="take one element",
-        )
+    check_integers(op, "size", size, {**roles, "size": size})
+    check_scalar(op, "size", size, {**roles, "size": size}, help="take one element")
     return as_size(size)
-
-
-def require_integers(op: str, value: Symbol, roles: Mapping[str, object]) -> None:
-    """Raise `DTypeError` for sizes that are not integers."""
-    if not value.dtype.is_integer:
-        raise DTypeError(
-            f"{op}: sizes must be integers, got {value.dtype}",
-            operands=roles,
-            help="cast them: .cast(DType.int64)",
-        )
 
 
 def as_size(value: Symbol) -> Symbol:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build.shapes import retype
+from graphcore.build.shapes import check_scalar, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -90,12 +90,7 @@ def _bound(name: str, x: Symbol, index: slice, part: str) -> int | Dim | Symbol 
         value = x.graph.build.operand(value, name, part)
     if isinstance(value, Symbol):
         symbol = index_operand(x.graph, name, value, part)
-        if symbol.rank:
-            raise ShapeError(
-                f"{name}: the {part} of a slice must be a scalar, not of rank {symbol.rank}",
-                operands={"x": x, part: symbol},
-                help="take one element of it first",
-            )
+        check_scalar(name, f"the {part} of a slice", symbol, {"x": x, part: symbol}, help="take one element of it")
         array = constant_array(symbol)
         return symbol if array is None else int(array[()])
     if not isinstance(value, (bool, np.bool_)):

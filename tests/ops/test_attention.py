@@ -340,9 +340,9 @@ def test_attention_refuses_when_dtypes_have_no_meaning() -> None:
     g = graph()
     with pytest.raises(DTypeError, match="attn_mask must be bools or floats, got int32"):
         attention(g["q"], g["k"], g["v"], g["ints"])
-    with pytest.raises(DTypeError, match="nonpad_kv_seqlen must be integers, got float32"):
+    with pytest.raises(DTypeError, match="nonpad_kv_seqlen must have an integer dtype, got float32"):
         attention(g["q"], g["k"], g["v"], nonpad_kv_seqlen=g["vec"])
-    with pytest.raises(DTypeError, match="position_ids must be integers, got float32"):
+    with pytest.raises(DTypeError, match="position_ids must have an integer dtype, got float32"):
         ops.rotary_embedding(g["q"], g["cache"], g["cache"], g["own"])
 
 

@@ -194,7 +194,7 @@ def refusals() -> list[tuple[Callable[[Symbol, Symbol], Any], type[Exception], s
         (lambda x, f: x.bits[-1], ShapeError, "which has bits 7 to 0"),
         (lambda x, f: x.bits[9:2], ShapeError, "bits 9 to 2 are not in uint8"),
         (lambda x, f: x.bits[1.5], DTypeError, "offset=1.5 is not an integer"),
-        (lambda x, f: x.bits[f], DTypeError, "offset must be integers, got float32"),
+        (lambda x, f: x.bits[f], DTypeError, "offset must have an integer dtype, got float32"),
         (lambda x, f: x.bits[x:0], ShapeError, "between two Symbols is not known"),
         (lambda x, f: f.bits[3], DTypeError, "no meaning for float32"),
         (lambda x, f: f.bits[3:0], DTypeError, "no meaning for float32"),

@@ -427,7 +427,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "no results": (lambda n, x: ops.cond(n, lambda: None, lambda: None), GraphError, ("then_fn returns no Symbols",)),
     "text": (lambda n, x: ops.cond(n, lambda: "x", lambda: x), DTypeError, ("then has unsupported type str",)),
     "too large": (lambda n, x: ops.cond(n, lambda: n.cast(D.int8), lambda: 300), DTypeError, ("300 cannot be held",)),
-    "vector pred": (lambda n, x: ops.cond(x, lambda: x, lambda: x), ShapeError, ("pred must be a scalar, got 1 axes",)),
+    "vector pred": (lambda n, x: ops.cond(x, lambda: x, lambda: x), ShapeError, ("pred must be a scalar, got shape",)),
     "no graph": (lambda n, x: ops.cond(True, lambda: x, lambda: x), GraphError, ("no graph to build in",)),
     "no function": (
         lambda n, x: ops.cond(n, cast(Any, x), lambda: x), DTypeError, ("then_fn must be a function, got Symbol",),
@@ -440,7 +440,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "vector condition": (
         lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: s, x),
         ShapeError,
-        ("must be a scalar, got 1 axes", "ops.all(x)"),
+        ("must be a scalar, got shape", "ops.all(x)"),
     ),
     "python condition": (
         lambda n, x: ops.while_loop(lambda s: True, lambda s: s, n),
@@ -473,12 +473,12 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     ),
     "no state": (lambda n, x: ops.while_loop(lambda: n > 0, lambda: (), ()), GraphError, ("no graph",)),
     "float count": (
-        lambda n, x: ops.for_loop(2.5, lambda i, s: s, n), DTypeError, ("trip_count must be an integer, got float32",),
+        lambda n, x: ops.for_loop(2.5, lambda i, s: s, n), DTypeError, ("must have an integer dtype, got float32",),
     ),
     "vector count": (
         lambda n, x: ops.for_loop(x.cast(D.int8), lambda i, s: s, n),
         ShapeError,
-        ("trip_count must be a scalar, got 1 axes",),
+        ("trip_count must be a scalar, got shape",),
     ),
     "great count": (lambda n, x: ops.for_loop(2**63, lambda i, s: s, n), DTypeError, ("does not fit int64",)),
     "no pair": (lambda n, x: ops.for_loop(2, lambda i, s: s, n, collect=True), GraphError, ("must return a pair",)),

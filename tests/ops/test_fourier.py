@@ -226,7 +226,7 @@ def test_window_refuses_when_length_or_dtype_has_no_meaning() -> None:
             ops.blackman_window(4, dtype=DType.int8)
         with pytest.raises(ShapeError, match="hann_window: no Symbol has a dim 'other'"):
             ops.hann_window(Dim("other"))
-    with pytest.raises(DTypeError, match="hann_window: window_length must be an integer scalar"):
+    with pytest.raises(ShapeError, match="hann_window: window_length must be a scalar"):
         ops.hann_window(g["vector"])
     with pytest.raises(GraphError, match="hann_window: no operand is a Symbol, so there is no graph to build in"):
         ops.hann_window(4)

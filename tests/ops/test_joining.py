@@ -268,7 +268,7 @@ def test_repeat_interleave_names_axis_when_out_dim_is_given() -> None:
             ShapeError,
             r"got repeats of shape \[3\] for an axis of size 4",
         ),
-        (lambda x, r, f: ops.repeat_interleave(x, f, 1), DTypeError, "repeats must be integers, got float32"),
+        (lambda x, r, f: ops.repeat_interleave(x, f, 1), DTypeError, "repeats must have an integer dtype, got float32"),
         (lambda x, r, f: ops.repeat_interleave(x, 2, 1, 9), ShapeError, "out_dim is 9, but the size of the axis is 8"),
     ],
 )

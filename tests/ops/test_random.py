@@ -310,7 +310,7 @@ def test_what_cannot_be_drawn_is_refused(build: Callable[[], Symbol], kind: type
 def test_a_seed_must_be_a_scalar_of_the_same_graph() -> None:
     graph = Graph("seeds", {"s": TensorType(D.int64, [2]), "f": TensorType(D.float32, [])})
     with graph:
-        with pytest.raises(ShapeError, match="the seed must be a scalar, got 1 axes"):
+        with pytest.raises(ShapeError, match=r"seed must be a scalar, got shape \[2\]"):
             ops.random_uniform([3], seed=graph[0])
         with pytest.raises(DTypeError, match="the seed must be an integer"):
             ops.random_uniform([3], seed=graph[1])

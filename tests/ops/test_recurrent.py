@@ -304,5 +304,5 @@ def test_layer_says_what_is_wrong(shapes: dict[str, list[Any]], options: dict[st
 
 
 def test_layer_refuses_lengths_that_are_not_integers() -> None:
-    with pytest.raises(DTypeError, match="lengths must be integers, got float64"):
+    with pytest.raises(DTypeError, match="lengths must have an integer dtype, got float64"):
         ops.lstm(**symbols(**GOOD), lengths=np.array([1.0]))

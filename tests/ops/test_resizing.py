@@ -482,9 +482,9 @@ def test_roi_align_says_what_is_wrong() -> None:
         ops.roi_align(x, rois[:, :4], 2, 2)
     with pytest.raises(ShapeError, match=r"roi_align: rois must be \[regions, 4\], got \[2, 5\]"):
         ops.roi_align(x, rois, 2, 2, batch_indices=np.zeros(2, np.int64))
-    with pytest.raises(ShapeError, match=r"roi_align: batch_indices must be \[2\], got \[3\]"):
+    with pytest.raises(ShapeError, match=r"roi_align: batch_indices must have shape \[2\], got \[3\]"):
         ops.roi_align(x, rois[:, :4], 2, 2, batch_indices=np.zeros(3, np.int64))
-    with pytest.raises(DTypeError, match="roi_align: batch_indices must be integers, got float32"):
+    with pytest.raises(DTypeError, match="roi_align: batch_indices must have an integer dtype, got float32"):
         ops.roi_align(x, rois[:, :4], 2, 2, batch_indices=np.zeros(2, np.float32))
     with pytest.raises(ShapeError, match=r"roi_align: unknown mode 'SUM'"):
         ops.roi_align(x, rois, 2, 2, mode="SUM")

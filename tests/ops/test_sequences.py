@@ -307,7 +307,7 @@ def test_other_promotion_systems_have_lists_too(system: str) -> None:
         (
             lambda x: ops.list_erase(ops.list_of([x]), x[0].cast(D.int8)),
             ShapeError,
-            "the index must be a scalar, got 1 axes",
+            "index must be a scalar, got shape [2]",
         ),
         (lambda x: ops.list_append(ops.list_of([x]), x.cast(D.int8)), DTypeError, "a list of float32 cannot take int8"),
         (lambda x: ops.list_append(ops.list_of([x]), ops.list_of([x])), DTypeError, "cannot take seq(float32"),
@@ -317,7 +317,7 @@ def test_other_promotion_systems_have_lists_too(system: str) -> None:
         (lambda x: ops.list_split(x, 0), ShapeError, "the size of pieces must be >= 1, got 0"),
         (lambda x: ops.list_split(x, []), ShapeError, "sizes must be ints >= 0, got []"),
         (lambda x: ops.list_split(x, [1, 2], 1), ShapeError, "the sizes add up to 3, but axis 1 has 2"),
-        (lambda x: ops.list_split(x, x), DTypeError, "sizes must be integers, got float32"),
+        (lambda x: ops.list_split(x, x), DTypeError, "sizes must have an integer dtype, got float32"),
         (lambda x: ops.list_split(x, x.cast(D.int8)), ShapeError, "sizes must be a scalar or a vector, got 2 axes"),
         (lambda x: ops.list_split(x[0, 0]), ShapeError, "there is no axis 0"),
         (lambda x: ops.list_map(lambda row: None, ops.list_unstack(x)), GraphError, "fn returns no Symbols"),
