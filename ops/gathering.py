@@ -170,7 +170,7 @@ def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     """
     data = operands.operand("nonzero", x)
     refuse_scalar("nonzero", data)
-    rows = _dim_or_unknown(out_dim)
+    rows = Dim.dynamic() if out_dim is None else _dim(out_dim)
     positions = coordinates(as_condition("nonzero", data, "x"), rows)
     return positions.graph.build.emit(
         "Transpose", (positions,), tensor_type(DType.int64, _shape((rows, Dim(data.rank)))), {"perm": [1, 0]}
@@ -243,10 +243,6 @@ def _expand_beside(x: Symbol, other: Symbol, axis: int, shape: Shape) -> Symbol:
         if len(parts) > 1:
             target = graph.build.emit("Concat", tuple(parts), tensor_type(DType.int64, Shape([x.rank])), {"axis": 0})
     return graph.build.emit("Expand", (x, target), retype(x, shape=shape))
-
-
-def _dim_or_unknown(dim: DimLike | None) -> Dim:
-    return Dim.dynamic() if dim is None else _dim(dim)
 
 
 # Scatters

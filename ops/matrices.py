@@ -230,7 +230,7 @@ def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol,
     batch = a.rank - 2
     column, row = at(a, k, -1), at(a, k, -2)
     sizes = e.emit("Abs", column, dtype=real_of(a.dtype))
-    candidates = e.where(_from(rows, k), sizes, e.const(sizes, -1.0))
+    candidates = e.where(e.emit("GreaterOrEqual", rows, k, dtype=DType.bool), sizes, e.const(sizes, -1.0))
     shape = column.shape[:-2] + row.shape[-2:-1] + column.shape[-1:]
     place = e.emit("ArgMax", candidates, dtype=DType.int64, shape=shape, axis=batch, keepdims=1)
     chosen = row_of_each(a, place.squeeze(-1)).unsqueeze(-2)
@@ -239,10 +239,6 @@ def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol,
     share = e.emit("Div", at(moved, k, -1), e.where(e.equal(pivot, zero), one, pivot))
     factor = e.where(e.greater(rows, k), share, zero)
     return place, chosen, moved, factor
-
-
-def _from(rows: Symbol, k: Symbol) -> Symbol:
-    return e.emit("GreaterOrEqual", rows, k, dtype=DType.bool)
 
 
 def row_of_each(a: Symbol, place: Symbol) -> Symbol:

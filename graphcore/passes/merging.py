@@ -99,12 +99,8 @@ def _attribute_key(value: Any) -> Hashable:
     if isinstance(value, (list, tuple)):
         return list, tuple([_attribute_key(item) for item in value])
     if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _MAX_KEY_BYTES:
-        return _array_key(value)
+        return np.ndarray, value.dtype, value.shape, value.tobytes()
     raise TypeError(f"a {type(value).__name__} cannot be a key")
-
-
-def _array_key(array: Array) -> Hashable:
-    return np.ndarray, array.dtype, array.shape, array.tobytes()
 
 
 # Initializers of loaded models: those that count as constants, and the passes that used them.

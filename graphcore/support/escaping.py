@@ -13,7 +13,7 @@ def escaped(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def escaped_lines(text: str) -> str:
@@ -24,10 +24,6 @@ def escaped_lines(text: str) -> str:
 
 
 _indented = re.compile(r"\n(?=  )").split
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 # Suggestions for unknown names, for the help of errors.

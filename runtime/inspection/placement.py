@@ -81,7 +81,7 @@ def planned(graph: Graph, target: TargetName, runtime: Runtime | None = None) ->
     placed = []
     for node in walk(graph):
         why = lack(node, table) if has_device else ""
-        placed.append(Placed(_name(node), node.op_type, _HOST if why else name, why))
+        placed.append(Placed(node.outputs[0].given_name or "", node.op_type, _HOST if why else name, why))
     return Placement(tuple(placed))
 
 
@@ -200,7 +200,3 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     ),
 }
 """Operators whose kernels depend on more than the dtype of one operand."""
-
-
-def _name(node: Node) -> str:
-    return node.outputs[0].given_name or ""

@@ -60,7 +60,7 @@ def decode_request(
     the shape.
     """
     text, binary = _parts(body, header_length)
-    head = _parse(text)
+    head = _object(from_text(text, "send the JSON of the Open Inference Protocol"), "a request")
     parameters = _object(head.get("parameters", {}), "parameters")
     listed = head.get("inputs")
     if not isinstance(listed, list):
@@ -89,10 +89,6 @@ def _parts(body: bytes, header_length: int | None) -> tuple[bytes, memoryview]:
     if not 0 <= header_length <= len(body):
         raise ProtocolError(f"a header of {header_length} bytes does not fit in a body of {len(body)} bytes")
     return body[:header_length], memoryview(body)[header_length:]
-
-
-def _parse(text: bytes) -> Mapping[str, Any]:
-    return _object(from_text(text, "send the JSON of the Open Inference Protocol"), "a request")
 
 
 _MAX_VALUES = 4 << 20

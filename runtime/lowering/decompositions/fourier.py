@@ -16,7 +16,7 @@ from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape
+from graphcore.types.tensor_types import _shape
 
 _F32, _F64, _I64 = DType.float32, DType.float64, DType.int64
 
@@ -150,7 +150,7 @@ def _transform(b: Builder, call: OpCall, length: int) -> Symbol | None:
     used = int(size) * int(parts)  # zeros follow if the transform is longer
     matrix = b.constant(_matrix(length, count, int(parts), inverse)[:used], DType.float32)
     flat = _split(b, rows, (used,), drop=2)
-    wide = b.op("MatMul", flat, matrix, shape=_with_last_dim(flat, 2 * count))
+    wide = b.op("MatMul", flat, matrix, shape=_shape([*[*flat.shape][:-1], Dim(2 * count)]))
     result = _split(b, wide, (count, 2), drop=1)
     return transpose(b, result, [order.index(a) for a in range(x.rank)])
 
@@ -183,10 +183,6 @@ def _split(b: Builder, x: Symbol, last: tuple[int, ...], *, drop: int) -> Symbol
     if x.shape == shape:
         return x
     return b.op("Reshape", x, b.vector([0] * len(leading) + list(last)), shape=shape)
-
-
-def _with_last_dim(x: Symbol, size: int) -> Shape:
-    return _shape([*[*x.shape][:-1], Dim(size)])
 
 
 def _operands(call: OpCall, *positions: int) -> list[Any]:

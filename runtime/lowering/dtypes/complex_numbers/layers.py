@@ -362,7 +362,7 @@ def _keep_operator(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     types = [stored_type(s.type) for s in node.outputs]
     attributes = on.rewrite.attributes(node)
     if node.op_type == "SequenceEmpty":
-        attributes = {**attributes, "dtype": _leaf(node.outputs[0]).storage}
+        attributes = {**attributes, "dtype": _leaf_type(node.outputs[0]).dtype.storage}
     if node.op_type in ("ConcatFromSequence", "SplitToSequence", "Scan"):
         attributes = _with_axes_from_front(node, attributes)
     return on.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
@@ -394,10 +394,6 @@ def _leaf_type(symbol: Symbol | None) -> TensorType:
         type_ = type_.element
     assert isinstance(type_, TensorType)
     return type_
-
-
-def _leaf(symbol: Symbol) -> DType:
-    return _leaf_type(symbol).dtype
 
 
 MOVEMENT_RULES = {
