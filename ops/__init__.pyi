@@ -36,26 +36,27 @@ __all__ = [
     "categorical", "cbrt", "ceil", "celu", "chunk", "clip", "complex", "concat", "cond", "conj", "constant",
     "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "copysign", "cos",
     "cosh", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumsum", "depth_to_space", "dequantize",
-    "digamma", "div", "divmod", "dropout", "einsum", "elu", "equal", "erf", "erfc", "erfcinv", "erfcx", "erfinv",
-    "exp", "exp10", "exp2", "expm1", "fdim", "fft", "flatten", "flip", "floor", "floor_div", "fma", "fmod", "fold",
-    "for_loop", "frexp", "full", "gather", "gather_nd", "gelu", "getitem", "glu", "greater", "greater_equal",
-    "grid_sample", "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid", "hardswish", "hardtanh",
-    "heaviside", "hypot", "ieee_remainder", "ifft", "imag", "instance_norm", "into_vec", "irfft", "is_finite",
-    "is_inf", "is_nan", "layer_norm", "ldexp", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal",
-    "lgamma", "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase", "list_get",
-    "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack", "list_unstack",
-    "log", "log10", "log1p", "log2", "logaddexp", "logb", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsoftmax", "logsumexp", "lp_normalize", "lstm", "lu", "lu_factor", "mag", "masked_scatter", "matmul", "max",
-    "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "min", "minimum", "mish",
-    "mod", "modf", "mul", "mul_complex", "negate", "nextafter", "non_maximum_suppression", "nonzero", "normcdf",
-    "normcdfinv", "not_equal", "one_hot", "ones", "outer", "pad", "permutation", "permute", "popcount", "positive",
-    "pow", "prelu", "print", "prod", "qmatmul", "quantile", "quantize", "random_int", "random_normal",
-    "random_uniform", "range", "rcbrt", "real", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape",
-    "reshape_like", "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "rhypot", "right_shift",
-    "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding", "round", "round_half_away", "rsqrt",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul",
-    "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "select", "selu",
-    "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "slice",
+    "digamma", "div", "divmod", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "erfcinv", "erfcx",
+    "erfinv", "exp", "exp10", "exp2", "expm1", "fdim", "fft", "flatten", "flip", "floor", "floor_div", "fma",
+    "fmod", "fold", "for_loop", "frexp", "full", "gather", "gather_nd", "gelu", "getitem", "glu", "greater",
+    "greater_equal", "grid_sample", "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid",
+    "hardswish", "hardtanh", "heaviside", "hypot", "ieee_remainder", "ifft", "imag", "index_add", "instance_norm",
+    "into_vec", "irfft", "is_finite", "is_inf", "is_nan", "layer_norm", "ldexp", "leading_zeros", "leaky_relu",
+    "left_shift", "less", "less_equal", "lgamma", "linear", "linspace", "list_append", "list_concat", "list_empty",
+    "list_erase", "list_get", "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split",
+    "list_stack", "list_unstack", "log", "log10", "log1p", "log2", "logaddexp", "logb", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsoftmax", "logsumexp", "lp_normalize", "lstm", "lu",
+    "lu_factor", "mag", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d",
+    "maximum", "mean", "median", "min", "minimum", "mish", "mod", "modf", "mul", "mul_complex", "negate",
+    "nextafter", "non_maximum_suppression", "nonzero", "normcdf", "normcdfinv", "not_equal", "one_hot", "ones",
+    "outer", "pad", "permutation", "permute", "popcount", "positive", "pow", "prelu", "print", "prod", "qmatmul",
+    "quantile", "quantize", "random_int", "random_normal", "random_uniform", "range", "rcbrt", "real", "rebind",
+    "reciprocal", "relu", "repeat_interleave", "reshape", "reshape_like", "resize", "resize_bicubic",
+    "resize_linear", "resize_nearest", "rfft", "rhypot", "right_shift", "rint", "rms_norm", "rnn", "roi_align",
+    "roll", "rotary_embedding", "round", "round_half_away", "rsqrt", "scaled_dot_product_attention", "scan",
+    "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add",
+    "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "segment_sum", "select", "selu", "shape_of",
+    "shape_to_tensor", "shuffle", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "slice",
     "slice_tensor", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt", "square",
     "squeeze", "stack", "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches",
     "string_of", "string_parse", "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes",
@@ -398,10 +399,14 @@ def stft(x: TensorLike, frame_length: int, frame_step: int, window: TensorLike |
 
 # gathering
 
+def embedding(table: TensorLike, ids: TensorLike) -> Symbol:
+    """The rows of a table at `ids`, one for each id."""
 def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
     """The slices of `x` at `indices` along one axis."""
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
     """The slices of `x` at coordinates along its first axes."""
+def index_add(x: TensorLike, axis: int, index: TensorLike, values: TensorLike) -> Symbol:
+    """`x` with the slices of `values` along one axis added at `index`."""
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
     """`x` with the elements where `mask` is true replaced by `updates`, in order."""
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
@@ -426,6 +431,8 @@ def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> S
     """The smaller of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "min"."""
 def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
     """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
+def segment_sum(values: TensorLike, ids: TensorLike, count: SizeLike) -> Symbol:
+    """The sums of the slices of `values` with the same id, one sum for each id from 0 to `count` - 1."""
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
     """An alias of `where`: `x` where `condition` is true and `y` elsewhere."""
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:

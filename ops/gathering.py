@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.arrays import casting
 from graphcore.build import operands
+from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of
 from graphcore.build.shapes import axis_of, broadcast, check_shape, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import broadcast_shapes
+from graphcore.ops.shared.dims import Axis, SizeLike, shape_vector
+from graphcore.ops.shared.reshape import dim_of, graph_and_sizes
 from graphcore.ops.shared.slice import (
     as_condition,
     check_bounds,
@@ -57,6 +62,41 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
     index = index_operand(graph, "gather", indices, "indices")
     check_bounds("gather", index, data, at)
     return take(data, whole(index), at)
+
+
+@op(onnx="Gather", rule="keep")
+def embedding(table: TensorLike, ids: TensorLike) -> Symbol:
+    """The rows of a table at `ids`, one for each id.
+
+    Args:
+        table: [n, d] of any dtype.
+        ids: Integers of any shape, from 0 to n - 1.
+
+    Returns:
+        [*ids, d] of the dtype of `table`.
+
+    Raises:
+        DTypeError: For ids that are not integers.
+        ShapeError: For a table of another rank and for constant ids out of bounds.
+
+    ONNX Gather, PyTorch's `embedding`.
+    """
+    name = "embedding"
+    graph = graph_of(name, (table, ids))
+    data = graph.build.operand(table, name, "table")
+    index = index_operand(graph, name, ids, "ids")
+    roles = {"table": data, "ids": index}
+    if data.rank != 2:
+        raise ShapeError(
+            f"{name}: table must have rank 2, got {data.rank}",
+            operands=roles,
+            help="give [n, d]; ops.gather takes slices of any tensor",
+        )
+    array = constant_array(index)
+    if array is not None and array.size and array.min() < 0:
+        raise ShapeError(f"{name}: id {array.min()} is below 0", operands=roles, help="ids go from 0 to n - 1")
+    check_bounds(name, index, data, 0)
+    return take(data, whole(index), 0)
 
 
 @op(onnx="GatherND", rule="keep")
@@ -381,6 +421,104 @@ scatter_nd_add, scatter_nd_max, scatter_nd_min, scatter_nd_mul = [
 ]
 
 
+@op(onnx="ScatterND or ScatterElements", rule="join")
+def index_add(x: TensorLike, axis: int, index: TensorLike, values: TensorLike) -> Symbol:
+    """`x` with the slices of `values` along one axis added at `index`.
+
+    Args:
+        x: Of any number dtype, rank >= 1; bools are *or*ed.
+        axis: The axis of x and values that `index` has positions in.
+        index: Integers [k]; negative ones count from the end. All values of one position are added.
+        values: Of a dtype that promotes to that of `x`, and its shape with k at the axis.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        DTypeError: For values that would need another dtype, strings, and an index that is not of integers.
+        ShapeError: For shapes that do not match, an invalid axis, and a constant index out of bounds.
+
+    ONNX ScatterND or ScatterElements, PyTorch's `index_add`.
+    """
+    name = "index_add"
+    graph = graph_of(name, (x, index, values))
+    data, new = _same_dtype(graph, name, x, values, "values")
+    places = index_operand(graph, name, index, "index")
+    roles = {"x": data, "index": places, "values": new}
+    at = axis_of(name, axis, data.rank, roles)
+    if places.rank != 1:
+        raise ShapeError(f"{name}: index must have rank 1, got {places.rank}", operands=roles, help="give [k]")
+    wanted = data.shape[:at] + places.shape + data.shape[at + 1 :]
+    if len(wanted) != new.rank or not all(map(same_dim, wanted, new.shape)):
+        raise ShapeError(
+            f"{name}: values must have shape {wanted}, got {new.shape}",
+            operands=roles,
+            help="values have the shape of x, with one slice along the axis for each index",
+        )
+    check_bounds(name, places, data, at)
+    reduction = _reduction(name, data, "add")
+    if not at:
+        return graph.build.emit("ScatterND", (data, _column(whole(places, DType.int64)), new), data.type, reduction)
+    shape = _shape([places.shape[0] if i == at else Dim(1) for i in range(data.rank)])
+    others = graph.build.vector([i for i in range(data.rank) if i != at])
+    places = e.emit("Unsqueeze", whole(places), others, shape=shape)
+    places = _expand_beside(places, new, at, wanted)
+    return graph.build.emit("ScatterElements", (data, places, new), data.type, {"axis": at} | reduction)
+
+
+@op(onnx="ScatterND", rule="keep")
+def segment_sum(values: TensorLike, ids: TensorLike, count: SizeLike) -> Symbol:
+    """The sums of the slices of `values` with the same id, one sum for each id from 0 to `count` - 1.
+
+    Args:
+        values: [n, *rest] of any number dtype; bools are *or*ed.
+        ids: Integers [n], in any order. A slice whose id is below 0, `count` or more is left out.
+        count: The number of sums: an int, a dim of the graph or an integer scalar Symbol.
+
+    Returns:
+        [count, *rest] of the dtype of `values`; 0 where no slice has the id.
+
+    Raises:
+        DTypeError: For ids that are not integers and for strings.
+        ShapeError: For shapes that do not match and an invalid count.
+
+    ONNX ScatterND, JAX's `segment_sum`.
+    """
+    name = "segment_sum"
+    graph, (size,) = graph_and_sizes(name, [count], values, ids)
+    data = graph.build.operand(values, name, "values")
+    index = index_operand(graph, name, ids, "ids")
+    roles = {"values": data, "ids": index}
+    if not data.rank or index.rank != 1 or not same_dim(data.shape[0], index.shape[0]):
+        raise ShapeError(
+            f"{name}: ids must have one number for each slice of values, got shapes {index.shape} and {data.shape}",
+            operands=roles,
+            help="give ids [n] for values [n, ...]",
+        )
+    reduction = _reduction(name, data, "add")
+    places, rows = whole(index, DType.int64), dim_of(size)
+    array = constant_array(index)
+    is_inside = array is not None and rows.is_static and bool(np.all((array >= 0) & (array < int(rows))))
+    end = shape_vector(graph, [size], (data,), op=name)
+    if not is_inside:  # ids out of range go to one more row, which is cut off
+        places = e.where((places < 0) | (places >= end), end, places)
+        size = size + 1 if isinstance(size, Dim) else e.emit("Add", end, graph.build.vector([1]), shape=end.shape)
+    sizes = [size, *[dim if dim.is_static else Axis(data, i) for i, dim in enumerate(data.shape)][1:]]
+    type_ = tensor_type(data.dtype, _shape([dim_of(size), *data.shape[1:]]))
+    zero = casting.cast_array(np.zeros(1, np.bool_), DType.bool, data.dtype)
+    sums = graph.build.emit("ConstantOfShape", (shape_vector(graph, sizes, (data,), op=name),), type_, {"value": zero})
+    sums = graph.build.emit("ScatterND", (sums, _column(places), data), type_, reduction)
+    if is_inside:
+        return sums
+    start = graph.build.vector([0])
+    return e.emit("Slice", sums, start, end, start, shape=_shape([rows, *data.shape[1:]]))
+
+
+def _column(index: Symbol) -> Symbol:
+    """Return positions [k] as coordinates [k, 1]."""
+    return e.emit("Unsqueeze", index, index.graph.build.vector([1]), shape=_shape([*index.shape, Dim(1)]))
+
+
 @op(onnx="NonZero + Slice + ScatterND", rule="join")
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
     """`x` with the elements where `mask` is true replaced by `updates`, in order.
@@ -437,17 +575,19 @@ def _reduction(name: str, x: Symbol, reduction: str) -> dict[str, Any]:
     return {"reduction": reduction}
 
 
-def _same_dtype(graph: Graph, name: str, x: TensorLike, updates: TensorLike) -> tuple[Symbol, Symbol]:
+def _same_dtype(
+    graph: Graph, name: str, x: TensorLike, updates: TensorLike, role: str = "updates"
+) -> tuple[Symbol, Symbol]:
     """Return x, and updates in its dtype, if that is their common dtype in the promotion system."""
     data = graph.build.operand(x, name, "x")
-    roles = {"x": data, "updates": updates}
+    roles = {"x": data, role: updates}
     symbols, literals = operands._split(graph, name, roles)
     resolution = operands.resolve(graph, Key(name, "join"), roles, symbols, literals)
     if resolution.result is not data.dtype:
         raise DTypeError(
-            f"{name}: the result has the dtype of x, {data.dtype}, but x and updates promote to {resolution.result}",
+            f"{name}: the result has the dtype of x, {data.dtype}, but x and {role} promote to {resolution.result}",
             operands=roles,
-            help=f"cast updates: .cast(DType.{data.dtype.name}), or x: .cast(DType.{resolution.result.name})",
+            help=f"cast {role}: .cast(DType.{data.dtype.name}), or x: .cast(DType.{resolution.result.name})",
         )
     _, new = operands.apply(graph, name, roles, symbols, literals, resolution)
     return data, new

@@ -62,6 +62,15 @@ def test_gather_replaces_a_dim_by_those_of_the_indices() -> None:
     assert ops.gather(x, i, axis=1).type == TensorType(F32, ["n", "k", 2])
 
 
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+def test_embedding_takes_a_row_for_each_id(dtype: type[np.generic]) -> None:
+    table, ids = np.arange(20, dtype=np.float32).reshape(5, 4), np.array([[4, 0, 4], [1, 2, 3]]).astype(dtype)
+    dims: list[list[int | str]] = [["n", "d"], ["b", "t"]]
+    np.testing.assert_array_equal(run1(ops.embedding, table, ids, dims=dims), table[ids], strict=True)
+    t, i = symbols((F32, ["n", "d"]), (I64, ["b", "t"]))
+    assert ops.embedding(t, i).type == TensorType(F32, ["b", "t", "d"])
+
+
 def test_gather_nd_takes_slices_at_coordinates() -> None:
     pairs = np.array([[0, 2], [1, -1], [-2, 0]], np.int32)
     batched = np.array([[[2], [0]], [[1], [-1]]])
@@ -234,6 +243,53 @@ def test_scatter_nd_combines_with_every_update(dtype: DType, reduction: str) -> 
     np.testing.assert_array_equal(result, scattered_nd(x, updates, indices, REDUCTIONS[reduction]), strict=True)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_index_add_adds_every_slice(dtype: DType, axis: int) -> None:
+    x = np.arange(24).reshape(2, 3, 4).astype(dtype.numpy)
+    index = np.array([0, 1, -1, 0, 0])
+    values = np.moveaxis(np.arange(5 * 12).reshape(5, -1) % 3, 0, axis)
+    shape = [*x.shape]
+    shape[axis] = 5
+    values = np.resize(values, shape).astype(dtype.numpy)
+    wanted = x.copy()
+    at: list[Any] = [slice(None)] * 3
+    at[axis] = index
+    np.add.at(wanted, tuple(at), values)
+    dims: list[list[int | str]] = [["a", "b", "c"], ["k"], ["a", "b", "c"]]
+    dims[2][axis] = "k"
+    result = run1(lambda x, i, v: ops.index_add(x, axis, i, v), x, index, values, dims=dims)
+    np.testing.assert_array_equal(result, wanted, strict=True)
+
+
+@pytest.mark.parametrize("ids", [[2, 0, 2, 1, 2], [-1, 0, 3, 400, 2], [3, 3, 3, -3, -3]])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_segment_sum_adds_slices_of_one_id(dtype: DType, ids: list[int]) -> None:
+    values, segments = np.arange(10).reshape(5, 2).astype(dtype.numpy), np.array(ids)
+    inside = (segments >= 0) & (segments < 3)
+    wanted = np.zeros((3, 2), dtype.numpy)
+    np.add.at(wanted, segments[inside], values[inside])
+
+    def function(values: Symbol, ids: Symbol, count: Symbol, three: Symbol) -> list[Symbol]:
+        constant = ops.segment_sum(values.rebind([5, 2]), segments, 3)
+        return [constant, *(ops.segment_sum(values, ids, n) for n in (3, count, three.shape[0]))]
+
+    dims: list[list[int | str]] = [["n", 2], ["n"], [], ["three"]]
+    for result in run(function, values, segments, np.array(3), np.zeros(3, np.float32), dims=dims):
+        np.testing.assert_array_equal(result, wanted, strict=True)
+
+
+def test_segment_sum_of_nothing_and_of_scalars() -> None:
+    values, ids = np.array([1.5, 2.5, 4.0], np.float32), np.array([1, 1, 0], np.int8)
+    none, sums = run(
+        lambda v, i: [ops.segment_sum(v, i, 0), ops.segment_sum(v, i, 2)], values, ids, dims=[["n"], ["n"]]
+    )
+    np.testing.assert_array_equal(none, np.zeros(0, np.float32), strict=True)
+    np.testing.assert_array_equal(sums, np.array([4.0, 4.0], np.float32), strict=True)
+    v, i = symbols((F32, ["n", "d"]), (I64, ["n"]))
+    assert ops.segment_sum(v, i, "d").type == TensorType(F32, ["d", "d"])
+
+
 @pytest.mark.parametrize("dtype", [DType.uint8, DType.int16])
 def test_scattered_integers_wrap(dtype: DType) -> None:
     x = np.array([int(dtype.max), 3]).astype(dtype.numpy)
@@ -328,6 +384,36 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ("gather", lambda x, i, m: ops.gather(x, m), DTypeError, "indices must be integers, not bool"),
         ("gather", lambda x, i, m: ops.gather(x, 3, 1), ShapeError, "index 3 is out of bounds for axis 1 of size 3"),
         ("gather", lambda x, i, m: ops.gather(x, a_list), DTypeError, "indices has unsupported type list"),
+        ("embedding", lambda x, i, m: ops.embedding(x[0], i), ShapeError, "table must have rank 2, got 1"),
+        ("embedding", lambda x, i, m: ops.embedding(x, x), DTypeError, "ids must be integers, not float32"),
+        ("embedding", lambda x, i, m: ops.embedding(x, -1), ShapeError, "id -1 is below 0"),
+        (
+            "embedding", lambda x, i, m: ops.embedding(x.graph.constant(f), 2),
+            ShapeError, "index 2 is out of bounds for axis 0 of size 2",
+        ),
+        ("index_add", lambda x, i, m: ops.index_add(x, 2, i[:, 0], f), ShapeError, "there is no axis 2"),
+        ("index_add", lambda x, i, m: ops.index_add(x, 1, i, f), ShapeError, "index must have rank 1, got 2"),
+        ("index_add", lambda x, i, m: ops.index_add(x, 1, m, f), DTypeError, "index must be integers, not bool"),
+        (
+            "index_add", lambda x, i, m: ops.index_add(x, 1, i[:, 0], x),
+            ShapeError, r"values must have shape \[n, k\], got \[n, 3\]",
+        ),
+        (
+            "index_add", lambda x, i, m: ops.index_add(x, 1, np.array([3]), x[:, :1]),
+            ShapeError, "index 3 is out of bounds for axis 1 of size 3",
+        ),
+        (
+            "index_add", lambda x, i, m: ops.index_add(i, 0, i[:, 0], ops.cast(i, "float32")),
+            DTypeError, "the result has the dtype of x, int64, but x and values promote to float32",
+        ),
+        ("segment_sum", lambda x, i, m: ops.segment_sum(x, i[:, 0], 3), ShapeError, r"got shapes \[k\] and \[n, 3\]"),
+        ("segment_sum", lambda x, i, m: ops.segment_sum(x[0, 0], 0, 3), ShapeError, r"got shapes \[\] and \[\]"),
+        ("segment_sum", lambda x, i, m: ops.segment_sum(x, m, 3), DTypeError, "ids must be integers, not bool"),
+        ("segment_sum", lambda x, i, m: ops.segment_sum(i, i[:, 0], -1), ShapeError, "-1 is not a valid dim"),
+        (
+            "segment_sum", lambda x, i, m: ops.segment_sum(ops.string_of(i), i[:, 0], 2),
+            DTypeError, "this has no meaning for string",
+        ),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[:, 0]), ShapeError, "must be 1 to 2, got k"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[0, 0]), ShapeError, "must be 1 to 2, got a scalar"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=1), ShapeError, "batch dims differ at axis 0: n"),

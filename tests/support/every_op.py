@@ -205,8 +205,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 """NumPy's functions of the operands of an op's case."""
 
 IN_PARTS = frozenset(
-    "avg_pool avg_pool1d avg_pool2d avg_pool3d dropout fold resize resize_bicubic resize_linear scatter_add "
-    "scatter_nd_add".split()
+    "avg_pool avg_pool1d avg_pool2d avg_pool3d dropout fold index_add resize resize_bicubic resize_linear scatter_add "
+    "scatter_nd_add segment_sum".split()
 )
 """Ops that do to each part what they do to real numbers."""
 

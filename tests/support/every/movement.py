@@ -88,6 +88,20 @@ def scatter(name: str, formula: Any = None, of_slices: bool = False) -> Case:
     return number([f"n 4: {kind}", f"{updates}: {kind}", at], call, formula_of)
 
 
+def added_along(x: Array, values: Array, index: Array) -> Array:
+    result = x.copy()
+    np.add.at(result, (slice(None), index.astype(int)), values)
+    return result
+
+
+def summed_segments(x: Array, ids: Array) -> Array:
+    result = np.zeros_like(x[:3])
+    for row, at in zip(x, ids.astype(int), strict=True):
+        if 0 <= at < 3:
+            result[at] = result[at] + row
+    return result
+
+
 def whole_range(dtype: DType, x: Array) -> Array:
     return np.arange(len(x)).astype(np.float32).astype(dtype.numpy)
 
@@ -149,6 +163,7 @@ CASES: dict[str, Case] = {
     "hamming_window": window("hamming_window"),
     "blackman_window": window("blackman_window"),
     "gather": moved(["n 4", fixed("k", [1, -1])], lambda x, i: ops.gather(x, i), lambda x, i: x[i]),
+    "embedding": moved(["n 4", fixed("k 2", [[1, 4], [0, 1]])], ops.embedding, lambda x, i: x[i]),
     "gather_nd": moved(["n 4", fixed("k 2", [[1, 2], [0, 3]])], ops.gather_nd, lambda x, i: x[i[:, 0], i[:, 1]]),
     "take_along_axis": moved(
         ["n 4", fixed("n 1", [[0], [3], [1], [2], [-1]])], ops.take_along_axis, lambda x, i: np.take_along_axis(x, i, 1)
@@ -234,6 +249,12 @@ CASES: dict[str, Case] = {
     "scatter_nd_max": scatter("scatter_nd_max", larger, True),
     "scatter_nd_min": scatter("scatter_nd_min", smaller, True),
     "scatter_nd_mul": scatter("scatter_nd_mul", operator.mul, True),
+    "index_add": number(
+        ["n 4: ring", "n 3: ring", fixed("3", [3, 0, -4])], lambda x, v, i: ops.index_add(x, 1, i, v), added_along
+    ),
+    "segment_sum": number(
+        ["n 4: ring", fixed("n", [1, 0, 3, 1, -1])], lambda x, i: ops.segment_sum(x, i, 3), summed_segments
+    ),
     "masked_scatter": moved(["n 4", MASK, "n 4"], ops.masked_scatter, chosen),
 }
 
