@@ -332,7 +332,7 @@ def astype(
         dtype: "float16", "bfloat16", "float32" or "float64".
         source: The dtypes to convert, by default float32, and for "float32" float16 and bfloat16.
         keep: Shell patterns of operators ("Softmax"), layers ("encoder/*"), results, inputs and weights to keep in
-            their dtype, with casts around them.
+            their dtype, with casts around them. A pattern that matches nothing of the converted dtypes is a warning.
         keep_io: If True, inputs and outputs keep their dtypes, with casts after and before them. Otherwise they are
             converted, except results of nodes in `keep`. Buffers are always converted.
 

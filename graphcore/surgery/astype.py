@@ -40,8 +40,9 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
     """Return a graph that computes in another dtype. See `Graph.astype`."""
     target = _target(graph, _WHAT, dtype)
     graph.verify()
-    patterns = Keep(graph, keep)
-    sources = Sources(_sources(graph, source, target), _may_convert_sequences(graph, patterns, keep_io))
+    dtypes = _sources(graph, source, target)
+    patterns = Keep(graph, keep, dtypes)
+    sources = Sources(dtypes, _may_convert_sequences(graph, patterns, keep_io))
     change = DTypeChange(sources, patterns, CastArrays(target), keep_io)
     types, buffers = _inputs(graph, change)
     replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)

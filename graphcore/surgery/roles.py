@@ -17,7 +17,7 @@ from graphcore.errors import GraphError, LossyCastWarning
 from graphcore.ir.definitions import definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.walk import parts
+from graphcore.ir.transform.walk import bodies, parts
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
 from graphcore.operators import ROWS, Trait, data_of, having
@@ -197,12 +197,15 @@ def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: CastArrays
 class Keep:
     """Patterns with `*`, `?` and `[...]` as in the shell, compared with operators, layers and names of values."""
 
-    def __init__(self, graph: Graph, patterns: object) -> None:
-        """Raise `GraphError` for patterns that are not strings or match nothing."""
+    def __init__(self, graph: Graph, patterns: object, dtypes: frozenset[DType] = frozenset()) -> None:
+        """Raise `GraphError` for patterns that are not strings or match nothing.
+
+        dtypes: those that are converted. A warning names a pattern that matches nothing of them.
+        """
         self._patterns = _patterns(patterns)
         self._matched: dict[str, bool] = {}
         if self._patterns:
-            _check_patterns(graph, self._patterns)
+            _check_patterns(graph, self._patterns, Sources(dtypes, True))
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -243,23 +246,35 @@ def _patterns(value: object) -> tuple[str, ...]:
     )
 
 
-def _check_patterns(graph: Graph, patterns: tuple[str, ...]) -> None:
-    names: dict[str, None] = {}
+def _check_patterns(graph: Graph, patterns: tuple[str, ...], sources: Sources) -> None:
+    names: dict[str, bool] = {}  # True if something of that name would be converted
     for part in parts(graph):
         for node in part.nodes:
-            names.update(dict.fromkeys(sorted(_names_of_node(node))))
             definition = definition_of(node)
-            if definition is not None:
-                names[definition.name] = None
-        named = (s for s in part.symbols if s.given_name and (isinstance(s.producer, Constant) or s.is_constant))
-        names.update(dict.fromkeys(s.given_name or "" for s in named))
-        names.update(dict.fromkeys(s.name for s in part.input_symbols))
+            values = (*node.inputs, *node.outputs)
+            is_converted = bool(definition or bodies(node)) or any(
+                s is not None and sources.has(s.type) for s in values
+            )
+            own = sorted(_names_of_node(node)) + ([definition.name] if definition else [])
+            names.update({name: is_converted or names.get(name, False) for name in own})
+        named = [s for s in part.symbols if s.given_name and (isinstance(s.producer, Constant) or s.is_constant)]
+        names.update({s.name: sources.has(s.type) for s in (*named, *part.input_symbols)})
     for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+        matches = fnmatch.filter(names, pattern)
+        if not matches:
             near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
                 f"astype: no operator, layer or value matches {pattern!r}",
                 help=f"some names are {', '.join(map(repr, near))}" if near else "the graph is empty",
+            )
+        if not any(names[name] for name in matches):
+            converted = [name for name, is_converted in names.items() if is_converted]
+            near = difflib.get_close_matches(pattern, converted, 3, 0.4) or converted[:5]
+            _warn(
+                f"astype: keep={pattern!r} keeps nothing: what it matches has no dtype that is converted "
+                f"({', '.join(sorted(map(str, sources.dtypes)))})",
+                f"some names of these dtypes are {', '.join(map(repr, near))}" if near else "nothing is converted",
+                UserWarning,
             )
 
 
@@ -340,5 +355,10 @@ class CastArrays:
         lines = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_MAX_LISTED]]
         more = f"\n    and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
         text = f"{what}: {self.dtype} cannot represent every value of {len(rows)} constants and weights"
-        path, number = user_line() or ("<unknown>", 0)
-        warnings.warn_explicit(f"{text}{''.join(lines)}{more}\n  help: {fix}", LossyCastWarning, path, number)
+        _warn(f"{text}{''.join(lines)}{more}", fix, LossyCastWarning)
+
+
+def _warn(text: str, help: str, category: type[UserWarning]) -> None:
+    """Warn at the user's line."""
+    path, number = user_line() or ("<unknown>", 0)
+    warnings.warn_explicit(f"{text}\n  help: {help}", category, path, number)

@@ -116,6 +116,18 @@ def test_kept_nodes_are_in_the_old_dtype_with_casts_at_their_borders_alone() -> 
     assert array_of(graph, "w") is array_of(g, "w")
 
 
+def test_keep_of_other_dtypes_is_a_warning() -> None:
+    g = Graph("g", {"x": TensorType(F32, ["n"]), "count": TensorType("int64", [])})
+    g.output(y=ops.exp(g["x"]), next=g["count"] * 2)
+    with pytest.warns(UserWarning, match="astype: keep='Mul' keeps nothing: what it matches has no dtype") as caught:
+        g.astype("float16", keep=["Mul", "Exp"])
+    (warning,) = caught
+    assert "(float32)\n  help: some names of these dtypes are 'Exp', 'y', 'x'" in str(warning.message)
+    assert warning.filename == __file__
+    with pytest.warns(UserWarning, match="keep='x' keeps nothing(.|\\n)*nothing is converted"):
+        g.astype("float16", source="float64", keep="x")
+
+
 def test_what_only_moves_values_between_kept_nodes_is_kept_too() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 3])})
     g.output(ops.softmax(ops.transpose(ops.softmax(g["x"])).reshape(6)))
