@@ -92,6 +92,7 @@ def loops(x: Symbol, pairs: list[Symbol], named: dict[str, Symbol]) -> None:
     assert_type(ops.scan(added, 0.0, x), tuple[Symbol, Symbol])
     assert_type(ops.cond(x > 0, lambda: x, lambda: -x), Symbol)
     assert_type(ops.cond(x > 0, added, added, x, x), tuple[Symbol, Symbol])
+    assert_type(ops.split(x, 2), tuple[Symbol, ...])
 
 
 @gc.jit
@@ -108,6 +109,7 @@ def compiled(array: Floats, x: Symbol) -> None:
     assert_type(scaled(array), np.ndarray[Any, Any])
     assert_type(scaled(array, times=3), np.ndarray[Any, Any])
     assert_type(scaled(x), Symbol)
+    assert_type(scaled.function(x, times=3), Symbol)
     assert_type(both(array), tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]])
 
 
