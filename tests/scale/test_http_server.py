@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
+from graphcore.errors import GraphError
 from graphcore.models import llama
 from graphcore.scale.protocol import Endpoint, Served
 from graphcore.scale.serving.http_server import HttpServer
@@ -53,6 +55,26 @@ def test_metadata_has_types_and_dims(client: Any) -> None:
         "outputs": [{"name": "y", "datatype": "BF16", "shape": [-1, 3]}],
     }
     assert [row["name"] for row in client.get_model_repository_index()] == [*models()]
+
+
+def test_server_loads_graphs_and_files(tmp_path: Path) -> None:
+    graph = graphs()["floats"]
+    graph.export(tmp_path / "file.onnx")
+    model = gc.InferenceSession().load(graph)
+    sources = {"model": model, "graph": graph, "path": tmp_path / "file.onnx", "text": str(tmp_path / "file.onnx")}
+    for source, name in ((model, model.name), (graph, graph.name), (tmp_path / "file.onnx", "file"), (sources, "path")):
+        with HttpServer(source) as server:
+            client = triton.InferenceServerClient(server.url)
+            assert client.is_model_ready(name)
+            client.close()
+
+
+def test_what_cannot_be_served_is_an_error() -> None:
+    wrong: Any = 3
+    with pytest.raises(gc.GraphcoreError, match="int"):
+        HttpServer(wrong)
+    with pytest.raises(GraphError, match="serve: 'a/b' is not a valid name of a model"):
+        HttpServer({"a/b": graphs()["floats"]})
 
 
 CASES = {

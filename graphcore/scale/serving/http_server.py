@@ -10,14 +10,18 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypeVar
 
 from graphcore.errors import GraphcoreError, GraphError, RunError
+from graphcore.ir.graph import Graph
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
 from graphcore.scale.recipes import require
 from graphcore.scale.serving.served import Serving
+
+Source: TypeAlias = "Model | Graph | str | os.PathLike[str]"
+S = TypeVar("S")
 
 
 class HttpServer:
@@ -25,7 +29,7 @@ class HttpServer:
 
     def __init__(
         self,
-        models: Mapping[str, Model],
+        models: Source | Mapping[str, Source],
         host: str = "127.0.0.1",
         port: int = 0,
         *,
@@ -35,7 +39,8 @@ class HttpServer:
         """Start the server.
 
         Args:
-            models: Models by name.
+            models: A Model, a Graph or the path of an ONNX file, served by the name of the graph or file; or several by
+                name. Graphs and files are loaded for the CPU.
             host: The address to listen on.
             port: The port; 0 for any free one.
             max_bytes: The maximum size of a body, also decompressed; larger ones get status 413.
@@ -43,12 +48,17 @@ class HttpServer:
 
         Raises:
             RunError: The address is in use or invalid.
+            GraphError: A name cannot be part of a path.
+            ModelError: A model cannot be loaded or served.
             MissingExtraError: The extra `serve` is not installed.
         """
         require("serve", "graphcore.scale.HttpServer")
         from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
-        self._serving = Serving(models, **options)
+        sources = by_name("serve", models)
+        session = InferenceSession()
+        loaded = {name: each if isinstance(each, Model) else session.load(each) for name, each in sources.items()}
+        self._serving = Serving(loaded, **options)
         self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes)
         try:
             self._listener = Listener(self._endpoint, host, port)
@@ -80,6 +90,24 @@ class HttpServer:
 def name_of(path: str) -> str:
     """Return the name of the model in a file."""
     return os.path.splitext(os.path.basename(path))[0]
+
+
+def by_name(what: str, models: S | Mapping[str, S]) -> dict[str, S]:
+    """Return models by name, a single one by the name of its graph or file. Raises `GraphError` for invalid names.
+
+    what: the caller, for errors.
+    """
+    if isinstance(models, Mapping):
+        named = dict(models)
+    else:
+        is_file = isinstance(models, (str, os.PathLike))
+        named = {name_of(os.fspath(models)) if is_file else getattr(models, "name", "model"): models}
+    for name in named:
+        if not isinstance(name, str) or not name or "/" in name or "?" in name:
+            raise GraphError(
+                f"{what}: {name!r:.80} is not a valid name of a model", help="give a string without slashes"
+            )
+    return named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

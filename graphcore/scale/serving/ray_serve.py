@@ -18,7 +18,7 @@ from graphcore.scale.placing import PlacedModel, place_models
 from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
 from graphcore.scale.recipes import graph_of
 from graphcore.scale.serving.asgi import answer
-from graphcore.scale.serving.http_server import name_of
+from graphcore.scale.serving.http_server import by_name
 from graphcore.scale.serving.served import Serving
 
 ModelSource: TypeAlias = "Graph | str | os.PathLike[str]"
@@ -139,16 +139,7 @@ def deployment(
 
 def _graphs(model: ModelSource | Mapping[str, ModelSource], limits: Limits | None) -> dict[str, Graph]:
     """Return the graphs by name. Raises `GraphError` for names that cannot be part of a path."""
-    if isinstance(model, Mapping):
-        graphs = {name: graph_of("deployment", each, limits) for name, each in model.items()}
-    else:
-        graph = graph_of("deployment", model, limits)
-        graphs = {graph.name if isinstance(model, Graph) else name_of(os.fspath(model)): graph}
-    for name in graphs:
-        if not isinstance(name, str) or not name or "/" in name or "?" in name:
-            raise GraphError(
-                f"deployment: {name!r:.80} is not a valid name of a model", help="give a string without slashes"
-            )
+    graphs = {name: graph_of("deployment", each, limits) for name, each in by_name("deployment", model).items()}
     if not graphs:
         raise GraphError("deployment: no model is given", help="give one, or several by name")
     return graphs
