@@ -14,6 +14,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.cli import arrays
 from graphcore.errors import DTypeError, FeedError
+from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -272,7 +273,7 @@ def require_dims(what: str, inputs: Mapping[str, Type], sizes: Mapping[str, int]
     if unknown:
         raise FeedError(
             f"{what}: no dim of an input is called {unknown[0]!r}",
-            help=f"its dims: {', '.join(sorted(named)) or 'none has a name'}",
+            help=f"{suggestion(unknown[0], sorted(named))}its dims: {', '.join(sorted(named)) or 'none has a name'}",
         )
 
 

@@ -16,6 +16,7 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.ops.shared import einsum
 from graphcore.ops.shared.dims import provably_differ
+from graphcore.support.escaping import suggestion
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, at_node
 from graphcore.surgery.result_types import describe_node, labelled_operands
@@ -49,7 +50,10 @@ def _substitutions(
     for name, value in dims.items():
         if name not in names:
             inputs_text = ", ".join(f"{label}: {s.type}" for label, s in inputs.items()) or "none"
-            raise GraphError(f"{_WHAT}: no input has a dim called {name!r}", help=f"the inputs: {inputs_text}")
+            raise GraphError(
+                f"{_WHAT}: no input has a dim called {name!r}",
+                help=f"{suggestion(name, sorted(names))}the inputs: {inputs_text}",
+            )
         substitutions[name] = _dim(value)
     for label, wanted in shapes.items():
         if label not in inputs:

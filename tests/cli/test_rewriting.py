@@ -66,6 +66,66 @@ def test_astype_computes_in_another_dtype(small: str, document: Document) -> Non
     assert dtypes == {onnx.TensorProto.FLOAT16}
 
 
+@pytest.fixture
+def exported(call: Call) -> str:
+    """A file with a dim that is not a name and a dim that is an expression, as exporters write them."""
+    call("doctor")
+    info = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["past length", "past_length + 1", "batch"])
+        for name in ("x", "y")
+    ]
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+    proto = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", info[:1], info[1:]), ir_version=9)
+    proto.opset_import[0].version = 18
+    onnx.save(proto, "e.onnx")
+    return "e.onnx"
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [
+        (["past length=4"], "4, past_length + 1, batch"),
+        (["'past length'=4", "past_length=7"], "4, 8, batch"),
+        (['"past length"=past', "batch='b'"], "past, past_length + 1, b"),
+        (["past_length + 1=5"], "?, 5, batch"),
+        (["'x'=['p', \"q\", ?]"], "p, q, ?"),
+        (["past length=4", "x=[2, 3, 5]"], "4, 3, 5"),
+    ],
+)
+def test_set_dims_takes_dims_as_the_file_writes_them(
+    exported: str, document: Document, dims: list[str], shape: str
+) -> None:
+    result = document("set-dims", exported, "o.onnx", *dims)
+    assert [each["type"] for key in ("inputs", "outputs") for each in result[key]] == [f"float32[{shape}]"] * 2
+
+
+@pytest.mark.parametrize("dim", ["batch=0", "batch=00", "x=[0, 2, 3]", "batch=n * 0", "'batch'=0", "x=[1, 2, -3]"])
+def test_set_dims_refuses_sizes_below_1(call: Call, exported: str, dim: str) -> None:
+    status, out, err = call("set-dims", exported, "o.onnx", dim)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"ShapeError: set-dims: {dim}: a size must be at least 1\n")
+    assert not Path("o.onnx").exists()
+
+
+def test_set_dims_accepts_a_list_with_a_dim_that_is_0(call: Call, document: Document) -> None:
+    call("doctor")
+    graph = Graph("g", {"x": TensorType(DType.float32, [0, 4])})
+    graph.output(y=graph["x"] + 1)
+    graph.export("m.onnx", target="onnx")
+    assert document("set-dims", "m.onnx", "o.onnx", "x=[0, n]")["inputs"][0]["type"] == "float32[0, n]"
+
+
+def test_unknown_dims_are_suggested(call: Call, exported: str) -> None:
+    err = call("set-dims", exported, "o.onnx", "past lenght=4")[2]
+    assert (
+        "no input has a dim called 'past lenght'\n  help: did you mean past length or past_length? dims: 'batch', "
+        in err
+    )
+    assert "did you mean batch?" in call("run", exported, "--random", "--dim", "bacth=4")[2]
+    with pytest.raises(gc.errors.GraphError, match=r"did you mean batch\? the inputs: x: float32"):
+        Graph.load(exported).with_dims(bacth=4)
+
+
 @pytest.mark.parametrize(
     "argv", [["set-dims", "{}", "o.onnx", "bytes=[3,2048]"], ["astype", "{}", "o.onnx", "float64"]]
 )

@@ -19,8 +19,9 @@ from graphcore.cli.distances import distance, random_feeds
 from graphcore.errors import GraphcoreError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.value_protos import split
+from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import DimLike, TensorType, Type
+from graphcore.types.tensor_types import Shape, TensorType, Type
 
 _SIZES = (5, 16, 64, 1)
 """Sizes to try for dims with names: the first with which the old model runs is used."""
@@ -30,25 +31,21 @@ _TOLERANCE = 1e-2
 
 
 def set_dims(args: argparse.Namespace) -> int:
-    shapes: dict[str, list[DimLike]] = {}
-    dims: dict[str, DimLike] = {}
+    pairs: dict[str, str] = {}
     for name, text in args.dims:
-        if name in shapes or name in dims:
+        if name in pairs:
             raise GraphError(f"set-dims: {name!r} is given twice", help="give it once")
-        if text.startswith("[") and text.endswith("]"):
-            inner = text[1:-1].strip()
-            shapes[name] = [_dim(part) for part in inner.split(",")] if inner else []
-        else:
-            dims[name] = _dim(text)
+        pairs[name] = text
     runs: list[str] = []
 
     def resized(graph: Graph) -> Graph:
         try:
-            result = graph.with_dims(shapes or None, **dims)
+            shapes, dims = _new_dims(graph, args.source, pairs)
+            result = graph.with_dims(shapes, **dims)
         except GraphcoreError:
             raise
         except ValueError as error:  # an expression that evaluates to less than 0
-            raise ShapeError(f"set-dims: {error}", help="give sizes of 0 or more, names or expressions") from None
+            raise ShapeError(f"set-dims: {error}", help="give sizes of 1 or more, names or expressions") from None
         if args.verify:
             runs.extend(_verify(graph, result))
         return result
@@ -59,9 +56,60 @@ def set_dims(args: argparse.Namespace) -> int:
     return status
 
 
-def _dim(text: str) -> DimLike:
+def _new_dims(graph: Graph, path: str, pairs: Mapping[str, str]) -> tuple[dict[str, list[Dim]], dict[str, Dim]]:
+    """Return the arguments of `with_dims`: dims of inputs, and dims by name.
+
+    A name may be quoted, and may be any text that the file has for a dim: such dims have no name in the graph.
+    """
+    typed = [(s.name, s.type) for s in graph.input_symbols if isinstance(s.type, TensorType) and s.type.shape.is_ranked]
+    inputs = {name: [*type_.shape] for name, type_ in typed}
+    names = {name for old in inputs.values() for dim in old for name in dim.parameters}
+    file_dims = {
+        (value.name, axis): dim.dim_param
+        for value in _head(path).graph.input
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.dim_param and axis < len(inputs.get(value.name, ()))
+    }
+    shapes: dict[str, list[Dim]] = {}
+    dims: dict[str, Dim] = {}
+    axes: dict[tuple[str, int], Dim] = {}
+    for written, text in pairs.items():
+        name = written if written in names else _unquoted(written)
+        is_list = text.startswith("[") and text.endswith("]")
+        parts = text[1:-1].split(",") if is_list and text[1:-1].strip() else [] if is_list else [text]
+        new = [*map(_dim, parts)]
+        old = inputs.get(name, []) if is_list else []
+        if any(dim.is_static and int(dim) < 1 and dim not in old[i : i + 1] for i, dim in enumerate(new)):
+            raise ShapeError(
+                f"set-dims: {written}={text}: a size must be at least 1",
+                help='give a number, a name or an expression, "?" for any size; graph.with_dims accepts 0 in Python',
+            )
+        if is_list:
+            shapes[name] = new
+        elif name in names:
+            dims[name] = new[0]
+        elif name in file_dims.values():
+            axes |= {place: new[0] for place, each in file_dims.items() if each == name}
+        else:
+            labels = sorted(names.union(file_dims.values()))
+            ends = ", ".join(f"{s.name}: {s.type}" for s in graph.input_symbols)
+            raise GraphError(
+                f"set-dims: no input has a dim called {name!r}",
+                help=f"{suggestion(name, labels)}dims: {', '.join(map(repr, labels)) or 'none'}; inputs: {ends}",
+            )
+    for name, axis in axes:
+        shapes.setdefault(name, [dim.substitute(dims) for dim in inputs[name]])[axis] = axes[name, axis]
+    return shapes, dims
+
+
+def _dim(text: str) -> Dim:
+    stripped = _unquoted(text)
+    return Shape([int(stripped) if stripped.isdecimal() else stripped])[0]
+
+
+def _unquoted(text: str) -> str:
     stripped = text.strip()
-    return int(stripped) if stripped.isdecimal() else stripped
+    return stripped[1:-1] if len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "'\"" else stripped
 
 
 # Runs with two sizes (`set-dims --verify`).
@@ -252,9 +300,13 @@ def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:
 
 def is_external(path: str) -> bool:
     """Return True if a model has external data."""
-    head, _ = split(model_bytes(path))
-    model = onnx.ModelProto.FromString(head)
-    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer)
+    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in _head(path).graph.initializer)
+
+
+def _head(path: str) -> onnx.ModelProto:
+    """Return a model without the values of its weights."""
+    model: onnx.ModelProto = onnx.ModelProto.FromString(split(model_bytes(path))[0])
+    return model
 
 
 # `graphcore astype`: a model that computes in another float dtype.
