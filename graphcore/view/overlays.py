@@ -209,11 +209,17 @@ def difference_overlay(source: GraphData, other: Graph) -> Json:
     there = [short_name(change.name) for change in diff.nodes if change.kind == "+"]
     text = f"Against {short_name(other.name)}: {len(words)} nodes differ, {len(there)} are only there"
     if there:
-        text += f" ({', '.join([*there[:_MAX_LISTED], *(['...'] if len(there) > _MAX_LISTED else [])])})"
+        text += f" ({_listed(there)})"
+    if diff.dims:
+        text += f"; dims: {_listed([short_name(f'{dim.name} -> {dim.other}') for dim in diff.dims])}"
     return {
         **_overlay("difference", "difference", -1, f"{text}."),
         "words": [[i, category, short_text("; ".join(texts))] for i, (category, texts) in words.items()],
     }
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join([*names[:_MAX_LISTED], *(["..."] if len(names) > _MAX_LISTED else [])])
 
 
 def _producers(data: GraphData) -> dict[str, int]:

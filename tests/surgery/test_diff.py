@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
 import json
 import random
@@ -129,6 +130,81 @@ def test_a_dim_with_another_name_or_size_is_told_once() -> None:
         difference = built().diff(built(dim=dim))
         assert [(d.name, d.other) for d in difference.dims] == [("b", str(dim))]
         assert lines(difference) == ["dims:", f"~ b -> {dim}"]
+
+
+def layers(
+    batch: Any, seq: Any, past: Any, offset: Any, *, total: Any = None, image: str = "x", bias: float = 1.0
+) -> Graph:
+    """A graph of twenty layers with four dims, one of which is only in an expression."""
+    rows = f"{past} + {offset}" if total is None else total
+    types = {image: TensorType("float32", [batch, seq, 4]), "y": TensorType("float32", [batch, past, 4])}
+    g = Graph("g", {**types, "z": TensorType("float32", [rows, 4])})
+    hidden, other = g[image], g["y"]
+    for _ in range(20):
+        hidden, other = ops.relu(hidden @ WEIGHT) + 1.0, ops.tanh(other)
+        hidden = ops.softmax(hidden @ other.permute([0, 2, 1])) @ other
+    g.output(o=hidden, p=other, q=ops.exp(ops.tanh(g["z"] + bias)))
+    return g
+
+
+NAMES = ("batch", "seq", "past", "offset")
+RENAMED = ["~ batch -> b", "~ seq -> s", "~ past -> p", "~ offset -> o"]
+UNKNOWN = ["~ batch -> ?", "~ seq -> ?", "~ past -> ?", "~ n -> ?"]
+FEWER = ["~ batch -> b", "~ seq -> s", "~ past -> p", "~ offset + past -> total"]
+
+
+def backwards(line: str) -> str:
+    old, new = line.removeprefix("~ ").split(" -> ")
+    return f"~ {new} -> {old}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "dims"),
+    [
+        (layers(*NAMES), layers(*"bspo"), RENAMED),
+        (layers(*NAMES), layers(*"bspo", image="image"), RENAMED),
+        (layers(*NAMES), layers("seq", "batch", "past", "offset"), ["~ batch -> seq", "~ seq -> batch"]),
+        (layers(*NAMES), layers(*"bspo", total="total"), FEWER),
+        (layers(*"bspo", total="total"), layers(*NAMES), [*map(backwards, FEWER)]),
+        (layers(*NAMES), layers("b", "s", "s", "o"), ["~ batch -> b", "~ seq -> s", "~ past -> s", "~ offset -> o"]),
+        (layers("b", "s", "s", "o"), layers("b", "s", "p", "o"), ["~ s -> p", "~ o + s -> o + p"]),
+        (layers(2, 3, 5, 1), layers(*NAMES), ["~ 2 -> batch", "~ 3 -> seq", "~ 5 -> past", "~ 6 -> offset + past"]),
+        (layers(*NAMES), layers(2, 3, 5, 1), ["~ batch -> 2", "~ seq -> 3", "~ past -> 5", "~ offset + past -> 6"]),
+        (layers(*NAMES, total="n"), layers("?", "?", "?", 1, total="?"), UNKNOWN),
+        (layers("?", "?", "?", 1, total="?"), layers(*NAMES, total="n"), [*map(backwards, UNKNOWN)]),
+    ],
+)  # fmt: skip
+def test_renamed_dims_are_told_once(old: Graph, new: Graph, dims: list[str]) -> None:
+    difference = old.diff(new)
+    assert [str(dim) for dim in difference.dims] == dims
+    assert not difference.types
+    assert [(d["name"], d["other"]) for d in difference.as_dict()["dims"]] == [
+        (d.name, d.other) for d in difference.dims
+    ]
+    assert all(f"  {html.escape(dim)}\n" in difference._repr_html_().replace("</pre>", "\n") for dim in dims)
+
+
+def test_a_real_difference_is_told_beside_renamed_dims() -> None:
+    difference = layers(*NAMES).diff(layers("batch", "s", "past", "offset", bias=2.0))
+    assert lines(difference)[:2] == ["dims:", "~ seq -> s"]
+    assert [(weight.differing, weight.largest) for weight in difference.weights] == [(1, 1.0)]
+    assert len(lines(difference)) == 4
+    other = layers(*"bspo").astype("float16")
+    assert {(t.before, t.after) for t in layers(*NAMES).diff(other).types} >= {
+        ("float32[batch, seq, 4]", "float16[b, s, 4]")
+    }
+
+
+def test_names_that_no_input_has_may_be_renamed_in_expressions() -> None:
+    def selected(name: str, factor: int) -> Graph:
+        g = Graph("g", {"x": TensorType("float32", ["b"])})
+        sizes = (f"{factor} * {name} + b", f"{name} + 1")
+        ends = [g.build.emit("Identity", (g["x"],), TensorType("float32", [size])) for size in sizes]
+        g.output(y=ops.exp(ends[0]), z=ops.exp(ends[1]))
+        return g
+
+    assert not selected("n", 2).diff(selected("m", 2))
+    assert len(selected("n", 2).diff(selected("m", 3)).types) == 1
 
 
 def test_types_within_are_told_where_the_dtype_changes() -> None:

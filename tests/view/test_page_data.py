@@ -271,6 +271,19 @@ def test_difference_to_another_graph_is_shown() -> None:
     assert same["words"] == []
 
 
+def test_difference_has_renamed_dims_once() -> None:
+    def built(dim: str) -> Graph:
+        graph = Graph("g", {"x": TensorType(DType.float32, [dim, 4])})
+        graph.output(y=ops.exp(ops.sin(graph["x"])))
+        return graph
+
+    (result,) = overlays(page_data(built("rows"), PageOptions(against=built("batch"))), "difference")
+    assert (result["note"], result["words"]) == (
+        "Against g: 0 nodes differ, 0 are only there; dims: rows -> batch.",
+        [],
+    )
+
+
 def test_values_have_statistics() -> None:
     array = np.array([np.nan, 1, 3], np.float32)
     page = page_data(mixed(), PageOptions(values={"scale/mul_4": array}))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.surgery.diff.records import Contents, array_of, is_named
+from graphcore.types.tensor_types import TensorType
 
 _TRANSPARENT = frozenset({"Cast", "Identity"})
 
@@ -70,7 +71,10 @@ class Alignment:
         return self.token(old, True) == self.token(new, False)
 
     def _pair_inputs(self) -> None:
-        """Pair inputs by name, and the rest in order by equal types; inputs of bodies by position."""
+        """Pair inputs by name, and the rest in order by equal types, then by those of other names of dims.
+
+        Inputs of bodies are paired by position.
+        """
         old, new = self.old.input_symbols, self.new.input_symbols
         if self.outer is not None:
             for a, b in zip(old, new, strict=False):
@@ -80,12 +84,13 @@ class Alignment:
         for a in old:
             if a.name in named:
                 self.pair(a, named[a.name])
-        rest = [s for s in new if s.id not in self.sources]
-        for a in old:
-            partner = next((s for s in rest if s.type == a.type), None) if a.id not in self.values else None
-            if partner is not None:
-                rest = [s for s in rest if s is not partner]
-                self.pair(a, partner)
+        for key in (lambda s: s.type, _pattern):
+            rest = [s for s in new if s.id not in self.sources]
+            for a in old:
+                partner = next((s for s in rest if key(s) == key(a)), None) if a.id not in self.values else None
+                if partner is not None:
+                    rest = [s for s in rest if s is not partner]
+                    self.pair(a, partner)
 
     def _pair_named(self) -> None:
         """Pair weights of the same name, and nodes of the same operator with results of the same name."""
@@ -211,6 +216,14 @@ class Alignment:
     def _operator_and_arrays(self, node: Node) -> Hashable:
         arrays = [self._contents.of(a) for s in node.inputs if s is not None and (a := array_of(s)) is not None]
         return self._operator(node), self._contents.attributes(node), tuple(arrays)
+
+
+def _pattern(symbol: Symbol) -> Hashable:
+    """Return the type of an input without the names of its dims."""
+    type_ = symbol.type
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return type_
+    return type_.dtype, tuple(dim.value for dim in type_.shape)
 
 
 def _position(node: Node, symbol: Symbol) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ class _Comparison:
         self._types: list[TypeChange] = []
         self._weights: list[WeightChange] = []
         self._dims: dict[str, Dim] = {}
+        """Dims of the second graph by the names of the first, where each name is one dim."""
         self._matched_constants: set[int] = set()
         """Named constants that the other graph has without a name, by identity."""
         self._compared: set[tuple[Definition, Definition]] = set()
@@ -62,7 +64,7 @@ class _Comparison:
         """Return the differences."""
         pairs = Alignment(old, new, self._contents)
         self._find_dims(pairs)
-        dims = tuple(DimChange(name, str(dim)) for name, dim in self._dims.items())
+        dims = tuple(DimChange(name, other) for name, other in self._dim_changes)
         self._compare_inputs(pairs)
         self._compare_outputs(pairs)
         self._compare(pairs, "")
@@ -79,18 +81,22 @@ class _Comparison:
     # Types
 
     def _find_dims(self, pairs: Alignment) -> None:
-        """Find the dim names of inputs that are consistently other dims in the second graph."""
+        """Find the dims of inputs that are other dims in the second graph."""
+        ends = [(s.type, pairs.values[s.id].type) for s in pairs.old.input_symbols if s.id in pairs.values]
+        places = [pair for old, new in ends for pair in _dims_of(old, new)]
+        named: dict[str, Dim] = {}
         refused: set[str] = set()
-        for symbol in pairs.old.input_symbols:
-            partner = pairs.values.get(symbol.id)
-            if partner is None:
-                continue
-            for a, b in _dims_of(symbol.type, partner.type):
-                if a.name is None or b.is_dynamic:
-                    continue
-                if self._dims.setdefault(a.name, b) != b:
-                    refused.add(a.name)
-        self._dims = {k: d for k, d in self._dims.items() if k not in refused and d.name != k}
+        for a, b in places:
+            if a.name is not None and not b.is_dynamic and named.setdefault(a.name, b) != b:
+                refused.add(a.name)
+        for a, b in places:  # names that are only in expressions
+            named |= _renames(a, b, named) or {}
+        self._dims = {k: d for k, d in named.items() if k not in refused and d.name != k}
+        pairs_of_dims = [(a, b) for a, b in places if a.substitute(self._dims) != b]
+        changes = [*self._dims.items(), *pairs_of_dims]
+        self._dim_changes = dict.fromkeys((str(a), str(b)) for a, b in changes)
+        self._places = {*places}
+        self._classes = _classes(places)
 
     def _same_type(self, old: Type, new: Type) -> bool:
         """Return True if types are equal in the dims of the second graph. Dim names that no input has may differ."""
@@ -107,20 +113,40 @@ class _Comparison:
         )
 
     def _is_own_name(self, old: Dim, new: Dim) -> bool:
-        """Return True if dims are names that no input has, consistently renamed."""
-        if old.name is None or new.name is None or {old.name, new.name} & self._declared_names:
+        """Return True if dims have names that no input has, consistently renamed."""
+        if old.name is not None and new.name is not None:
+            own = {old.name: new} if self._inner.get(old.name, new) == new else None
+        else:
+            own = _renames(old, new, {**self._shared, **self._dims, **self._inner})
+        if own is None or self._old_names & own.keys() or self._new_names & {d.name for d in own.values()}:
             return False
-        return self._inner.setdefault(old.name, new.name) == new.name
+        self._inner |= own
+        return True
+
+    def _follows(self, old: Type, new: Type) -> bool:
+        """Return True if types inside of the graphs are equal, or differ as dims of the inputs do."""
+        if self._same_type(old, new):
+            return True
+        before, after = known_type(old), known_type(new)
+        first, second = (substituted(t, dims) for t, dims in zip((before, after), self._classes, strict=True))
+        if first == second:
+            return True
+        dims = zip(_dims_of(before, after), _dims_of(first, second), strict=True)
+        return (
+            isinstance(before, TensorType)
+            and isinstance(after, TensorType)
+            and before.dtype is after.dtype
+            and bool(_dims_of(before, after))
+            and all(c == d or a == b or (a, b) in self._places or self._is_own_name(a, b) for (a, b), (c, d) in dims)
+        )
 
     # Edges
 
     def _compare_inputs(self, pairs: Alignment) -> None:
         old, new = pairs.old, pairs.new
-        self._declared_names = {
-            *names_of(s.type for s in old.input_symbols),
-            *names_of(s.type for s in new.input_symbols),
-        }
-        self._inner: dict[str, str] = {}
+        self._old_names, self._new_names = ({*names_of(s.type for s in g.input_symbols)} for g in (old, new))
+        self._shared = {name: Dim(name) for name in self._old_names - self._dims.keys()}
+        self._inner: dict[str, Dim] = {}
         for symbol in old.input_symbols:
             partner = pairs.values.get(symbol.id)
             if partner is None:
@@ -198,7 +224,7 @@ class _Comparison:
             if details:
                 self._nodes.append(NodeChange("~", _label(node), node.op_type, _text(node), tuple(details), place))
             for a, b in zip(node.outputs, partner.outputs, strict=True):
-                if a.id not in ends and not self._same_type(a.type, b.type):
+                if a.id not in ends and not self._follows(a.type, b.type):
                     types = str(known_type(a.type)), str(known_type(b.type))
                     self._types.append(TypeChange(a.name, b.name, *types, place))
         for node in pairs.new.nodes:
@@ -309,7 +335,7 @@ class _Comparison:
         if details:
             self._nodes.append(NodeChange("~", place, "", "inputs and outputs", tuple(details), place))
         for a, b in zip(pairs.old.input_symbols, pairs.new.input_symbols, strict=False):
-            if not self._same_type(a.type, b.type):
+            if not self._follows(a.type, b.type):
                 self._types.append(TypeChange(a.name, b.name, str(a.type), str(b.type), place))
 
 
@@ -319,6 +345,41 @@ def _dims_of(old: Type, new: Type) -> list[tuple[Dim, Dim]]:
     if not old.shape.is_ranked or not new.shape.is_ranked or len(old.shape) != len(new.shape):
         return []
     return list(zip(old.shape, new.shape, strict=True))
+
+
+_MAX_NAMES = 4
+"""The number of names in an expression whose renaming is searched."""
+
+
+def _renames(old: Dim, new: Dim, renamed: Mapping[str, Dim]) -> dict[str, Dim] | None:
+    """Return new names with which two dims are equal, beside those that are known; None if there are none."""
+    taken = {dim.name for dim in renamed.values()}
+    names = sorted(old.parameters - renamed.keys())
+    others = sorted(new.parameters - taken)
+    if len(names) > _MAX_NAMES or len(names) != len(others):
+        return None
+    for order in itertools.permutations(map(Dim, others)):
+        trial = dict(zip(names, order, strict=True))
+        if old.substitute({**renamed, **trial}) == new:
+            return trial
+    return None
+
+
+def _classes(pairs: Iterable[tuple[Dim, Dim]]) -> tuple[dict[str, Dim], dict[str, Dim]]:
+    """Return dims by the names of two graphs, equal for names and sizes that stand for each other in some input.
+
+    Names that stand for two sizes or expressions are left out.
+    """
+    members: dict[tuple[int, Dim], set[tuple[int, Dim]]] = {}
+    for pair in pairs:
+        joined = {each for key in enumerate(pair) for each in members.get(key, {key})}
+        members |= dict.fromkeys(joined, joined)
+    dims: tuple[dict[str, Dim], dict[str, Dim]] = {}, {}
+    for (graph, dim), joined in members.items():
+        others = {each for _, each in joined if each.name is None}
+        if dim.name is not None and len(others) < 2:
+            dims[graph][dim.name] = min(others or {each for _, each in joined}, key=str)
+    return dims
 
 
 def _same_initial(old: Any, new: Any) -> bool:
