@@ -77,7 +77,11 @@ def _of(node: Node) -> Iterator[Candidate]:
             yield _product(node, right)
         elif left is not None and not _is_workaround(left):
             yield Candidate(
-                node, 0, left, None, "its constant is the left operand, and only right operands are quantised"
+                node,
+                0,
+                left,
+                None,
+                "its weight is the left operand; only weights that are the right operand are quantised",
             )
     elif node.op_type == "Gather":
         table = weight_of(node.inputs[0])
@@ -110,9 +114,11 @@ def _is_workaround(weight: TransformedWeight) -> bool:
 def _product(node: Node, weight: TransformedWeight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
-        return Candidate(node, 1, weight, None, f"its constant must be a matrix, and has rank {len(shape)}")
+        return Candidate(
+            node, 1, weight, None, f"its weight has {len(shape)} dims; only weights of 2 dims are quantised"
+        )
     if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
-        return Candidate(node, 1, weight, None, "the rank of its other operand is unknown")
+        return Candidate(node, 1, weight, None, "the number of dims of its input is unknown")
     matrix = weight
     if node.op_type == "MatMul" or not node.attributes.get("transB", 0):
         matrix = weight.then(("transpose", (1, 0)))
@@ -142,18 +148,18 @@ class Selection:
         """Return why the candidate was not chosen, or ""."""
         names = candidate.names
         if self.include and not any(_matches(pattern, names) for pattern in self.include):
-            return "not included"
+            return "no pattern of include matches it"
         for pattern in self.exclude:
             if _matches(pattern, names):
                 return f"excluded by {pattern!r}"
         if candidate.is_table and not self.embeddings:
-            return "it is an embedding table: embeddings=True quantises it"
+            return "it is an embedding table; only embeddings=True quantises those"
         count = 1
         for dim in _shape(candidate.node, candidate.position):
             count *= dim
         least = max(self.min_elements, 1)
         if count < least:
-            return f"its weight has {count} elements, and min_elements is {least}"
+            return f"its weight is small: it has {count} elements, fewer than min_elements={least}"
         return ""
 
 
@@ -162,7 +168,7 @@ def misfit(candidate: Candidate) -> str:
     operand = candidate.node.inputs[candidate.position]
     assert operand is not None
     if candidate.matrix is not None and operand.dtype not in HELD:
-        return f"its weight is {operand.dtype}, and only {', '.join(map(str, HELD))} are quantised"
+        return f"its weight is {operand.dtype}; only {', '.join(map(str, HELD))} are quantised"
     return candidate.reason
 
 
@@ -293,7 +299,7 @@ def _encoded(
     # Weights of few bits that the file itself dequantises count as the floats that each run computes from them.
     whole = producer.array.nbytes if candidate.weight.root.dtype.is_float else array.nbytes
     if tensor.nbytes >= whole:
-        return "with scales and zero points it would take more memory"
+        return "its weight would not get smaller: the scales and zero points take as much memory as is saved"
     return Encoded(key, choices, candidate.weight.root, tensor, distance(array, tensor.dequantize()))
 
 

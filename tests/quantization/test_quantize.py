@@ -285,7 +285,7 @@ def test_float_table_is_counted_when_something_else_reads_it() -> None:
     graph.output(y=ops.gather(value, graph[0]) @ value.T)
     result, report = gc.quantize(graph)
     gather, matmul = report
-    assert gather.reason == "it is an embedding table: embeddings=True quantises it"
+    assert gather.reason == "it is an embedding table; only embeddings=True quantises those"
     assert gather.after == table.nbytes
     assert matmul.after == 100 * 64 + 4 * 100
     assert "table" in result.weights
@@ -375,13 +375,16 @@ def test_reasons_say_why_a_layer_stays() -> None:
     narrow = tall.astype(DType.float8_e5m2.numpy)
     broken = tall.copy()
     broken[3, 3] = np.nan
-    assert unquantized(lambda x: x @ normal(8, 8), 5, 8) == "its weight has 64 elements, and min_elements is 1024"
+    assert (
+        unquantized(lambda x: x @ normal(8, 8), 5, 8)
+        == "its weight is small: it has 64 elements, fewer than min_elements=1024"
+    )
     reason = unquantized(lambda x: x @ wide, 5, 64, dtype="float64")
-    assert reason == "its weight is float64, and only float32, float16, bfloat16, tensor_float32 are quantised"
+    assert reason == "its weight is float64; only float32, float16, bfloat16, tensor_float32 are quantised"
     reason = unquantized(lambda x: tall @ x, 32, 5)
-    assert reason == "its constant is the left operand, and only right operands are quantised"
+    assert reason == "its weight is the left operand; only weights that are the right operand are quantised"
     reason = unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64)
-    assert reason == "its constant must be a matrix, and has rank 3"
+    assert reason == "its weight has 3 dims; only weights of 2 dims are quantised"
     assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 values are NaN or infinite"
     assert (
         unquantized(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
@@ -391,11 +394,11 @@ def test_reasons_say_why_a_layer_stays() -> None:
         unquantized(lambda x: x @ tall, 5, 64, scheme="q4_k")
         == "blocks of 256 do not divide 64, the last dim of [32, 64]"
     )
-    larger = "with scales and zero points it would take more memory"
+    larger = "its weight would not get smaller: the scales and zero points take as much memory as is saved"
     assert unquantized(lambda x: x @ normal(1, 2000), 5, 1) == larger
     assert unquantized(lambda x: x @ x.graph.weight("w", narrow).cast("float32"), 5, 64) == larger
     reason = unquantized(lambda x: ops.conv2d(x, normal(3, 3, 4, 64)), 1, 9, 9, 4)
-    assert reason == "a quantised convolution needs the ranges of its operands: give samples"
+    assert reason == "the ranges of its input and output are unknown: give samples, which measure them"
 
 
 def test_product_of_constants_is_not_a_candidate() -> None:
@@ -694,7 +697,7 @@ def test_bad_choices_are_refused(case: str) -> None:
 def test_strict_refuses_products_that_have_no_quantised_form() -> None:
     graph = graph_of(64, 5)
     graph.output(y=graph.weight("w", normal(32, 64)) @ graph[0])
-    with pytest.raises(GraphError, match="MatMul 'y' cannot be quantised: its constant is the left operand"):
+    with pytest.raises(GraphError, match="MatMul 'y' cannot be quantised: its weight is the left operand"):
         gc.quantize(graph, strict=True)
     graph = graph_of(1, 9, 9, 4)
     graph.output(y=ops.conv2d(graph[0], graph.weight("w", normal(3, 3, 4, 64))))

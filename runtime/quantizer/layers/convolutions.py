@@ -37,25 +37,25 @@ SCHEME = "int8_static"
 def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     """Return why a convolution cannot be quantised, or ""."""
     if choices.scheme.name != "int8_dynamic":
-        return f"convolutions are quantised by int8_dynamic with samples, not by {choices.scheme.name}"
+        return f"{choices.scheme.name} does not quantise convolutions: int8_dynamic with samples does"
     if ranges is None:
-        return "a quantised convolution needs the ranges of its operands: give samples"
+        return "the ranges of its input and output are unknown: give samples, which measure them"
     if not is_float32(node.inputs[0]):
-        return "only convolutions of float32 are quantised"
+        return "its input is not float32; only convolutions of float32 are quantised"
     if not choices.symmetric or not choices.per_channel:
-        return "filters are symmetric with a scale for each output: leave out symmetric and per_channel"
+        return "convolutions are quantised with the default symmetric=True and per_channel=True only"
     weight = weight_of(node.inputs[1])
     if weight is None or not np.isfinite(weight.array()).all():
-        return "its filters are not finite"
+        return "its weight has infinities or NaN"
     if len(node.inputs) > 2 and node.inputs[2] is not None and constant_array(node.inputs[2], weights=True) is None:
-        return "its bias is not constant"
+        return "its bias is computed; only a constant bias is quantised"
     x = node.inputs[0]
     if x is None or ranges.of(x) is None or ranges.of(node.outputs[0]) is None:
-        return "its ranges are unknown: it is in a body, or no sample runs it"
+        return "its range was not measured: no sample reaches it, or it is in the body of an If, Loop or Scan"
     if node.op_type == "Conv":
         return ""
     if is_small(node):
-        return f"bytes are faster only from {LEAST} products for each result on"
+        return f"int8 would be slower: each result is a sum of fewer than {LEAST} products"
     return transposed_misfit(node)
 
 
@@ -240,20 +240,20 @@ def transposed_misfit(node: Node) -> str:
     """Return why a ConvTranspose is not a convolution with phases as channels, or ""."""
     attributes, sizes, x = node.attributes, _sizes(node), node.inputs[0]
     if x is None or not x.shape.is_ranked:
-        return "the rank of its input is unknown"
+        return "the number of dims of its input is unknown"
     if len(sizes) > 2:
-        return "it has more than two spatial axes, which DepthToSpace does not take"
+        return f"it has {len(sizes)} spatial axes; transposed convolutions with 1 or 2 are quantised"
     if attributes.get("group", 1) != 1:
-        return "its filters are in groups"
+        return f"it has group={attributes['group']}; transposed convolutions without groups are quantised"
     if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("output_shape"):
-        return "its padding follows from the size of the result"
+        return "it has auto_pad or output_shape; transposed convolutions with pads are quantised"
     if len({*_strides(node)}) > 1 or any(step != 1 for step in attributes.get("dilations", ())):
-        return "its strides differ, or its filters are dilated"
+        return "it has dilations, or strides that differ; transposed convolutions without them are quantised"
     ends = _pads(node)[len(sizes) :]
     more = attributes.get("output_padding", [0] * len(sizes))
     for size, stride, begin, end, rest in zip(sizes, _strides(node), _pads(node), ends, more, strict=False):
         if size - begin - end + rest != stride:
-            return f"its result is not {stride} times as long as its input"
+            return f"its output is not {stride} times as long as its input, as the stride is: its pads do not fit"
     return ""
 
 

@@ -37,18 +37,20 @@ def misfit(node: Node, choices: Choices) -> str:
     """Return why an LSTM, GRU or RNN cannot be quantised, or ""."""
     scheme, op_type = choices.scheme, node.op_type
     if not scheme.is_dynamic or scheme.encoding != "int8" or scheme.digits != 1:
-        return f"{op_type} is quantised by int8_dynamic, not by {scheme.name}"
+        return f"{scheme.name} does not quantise {op_type}: int8_dynamic does"
     if not choices.symmetric:
-        return f"the weights of a quantised {op_type} have no zero points: leave out symmetric"
+        return f"{op_type} is quantised with the default symmetric=True only"
     if node.attributes.get("layout", 0):
-        return f"a quantised {op_type} has its steps on the first axis, and this one has layout=1"
+        return f"it has layout=1; {op_type} is quantised with layout=0 only"
     x = node.inputs[0]
     if x is None or not isinstance(x.type, TensorType) or x.dtype is not DType.float32:
-        return f"a quantised {op_type} takes float32"
+        return f"its input is not float32; {op_type} is quantised in float32 only"
     if any(weight_of(node.inputs[position]) is None for position in WEIGHTS):
-        return "W or R is not constant: call graph.optimize() first, which computes what depends on constants alone"
+        return (
+            "its weight W or R is computed: call graph.optimize() first, which computes what depends on constants alone"
+        )
     if is_small(node):
-        return f"a step in bytes is faster only from {LEAST[op_type]} numbers of W and R times rows of a batch on"
+        return f"int8 would be slower: elements of W and R times rows of the batch are fewer than {LEAST[op_type]}"
     return "" if node.op_type == "LSTM" else steps_misfit(node)
 
 
@@ -170,16 +172,17 @@ def steps_misfit(node: Node) -> str:
     """Return why a GRU or RNN is not quantised, or ""."""
     op_type, attributes = node.op_type, node.attributes
     if len(node.inputs) > 4 and node.inputs[4] is not None:
-        return f"a quantised {op_type} runs all steps, and this one has an operand sequence_lens"
+        return f"it has the input sequence_lens; {op_type} is quantised without it only"
     named = [str(name).lower() for name in attributes.get("activations", ())]
     if any(name != usual for name, usual in zip(named, itertools.cycle(ACTIVATIONS[op_type]), strict=False)):
-        return f"a quantised {op_type} has the default activations, not {', '.join(attributes['activations'])}"
+        activations = ", ".join(attributes["activations"])
+        return f"it has activations {activations}; {op_type} is quantised with the default ones only"
     if attributes.get("clip", 0):
-        return f"a quantised {op_type} does not clip, and this one has clip={attributes['clip']:g}"
+        return f"it has clip={attributes['clip']:g}; {op_type} is quantised without clip only"
     if len(node.inputs) > 3 and node.inputs[3] is not None and constant_array(node.inputs[3], weights=True) is None:
-        return "its bias is not constant"
+        return "its bias is computed; only a constant bias is quantised"
     if node.inputs[0] is None or not node.inputs[0].shape.is_ranked:
-        return "the rank of its input is unknown"
+        return "the number of dims of its input is unknown"
     return ""
 
 
