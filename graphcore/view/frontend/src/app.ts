@@ -2,12 +2,13 @@
 import { keepPlace, placeHash, readPlace } from "./address";
 import { scopeOf } from "./boxes";
 import { compare } from "./compare";
-import { h, refill } from "./dom";
+import { download, h, refill } from "./dom";
 import { listenToKeys } from "./keys";
 import { Minimap } from "./minimap";
 import type { Overlay, Page } from "./model";
 import { Painted } from "./overlay";
 import { describe } from "./panel";
+import { pngOf, svgOf } from "./picture";
 import { Placer } from "./placer";
 import { listen } from "./pointer";
 import { SearchBox } from "./searchbox";
@@ -199,6 +200,23 @@ export class App {
     } catch {
       this.say("The browser blocked copying; the link is in the address bar.");
     }
+  }
+
+  /** Save a file named after the graph. A frame of a notebook, which has no address, may not. */
+  save(blob: Blob, ending: string): void {
+    if (location.protocol === "about:") return this.say("A page in a frame cannot save files: open it with graph.view().");
+    download(blob, `${plain(this.page.title, 80)}${ending}`);
+  }
+
+  saveSvg(): void {
+    this.save(svgOf(this.viewer), ".svg");
+  }
+
+  async savePng(): Promise<void> {
+    const { blob, scale } = await pngOf(this.viewer);
+    if (blob === null) return this.say("The browser has no memory for this PNG; save an SVG.");
+    this.save(blob, ".png");
+    if (scale < LEGIBLE) this.say("The drawing is large: text of the PNG is small, that of an SVG is not.");
   }
 
   say(words: string): void {

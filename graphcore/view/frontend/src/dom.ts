@@ -48,3 +48,10 @@ export function refill(parent: Element, ...children: Child[]): void {
 export function name(text: string, longest?: number): HTMLElement {
   return h("bdi", { class: "name" }, plain(text === "" ? "(no name)" : text, longest));
 }
+
+/** Save a file as if by a link, which is never part of the page. */
+export function download(blob: Blob, file: string): void {
+  const link = h("a", { set: { href: URL.createObjectURL(blob), download: file.replace(/[^\p{L}\p{N}._-]+/gu, "_") } });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

@@ -1,6 +1,5 @@
 /** Draw boxes and routes on a canvas: only the visible part, with fewer details at smaller scales. */
 import { itemKey, scopeOf, type Box, type Inside, type Route } from "./boxes";
-import type { Camera } from "./camera";
 import { SIZE, type Faces } from "./paint";
 import type { Theme } from "./theme";
 import type { Item } from "./tree";
@@ -16,17 +15,25 @@ export interface Marks {
   colour: (item: Item) => { fill: string; text: string } | null;
 }
 
-interface Pen {
-  context: CanvasRenderingContext2D;
-  theme: Theme;
-  faces: Faces;
-  marks: Marks;
-  scale: number;
-  /** The visible area, in the drawing's coordinates. */
+/** What is used of a canvas; `picture.ts` writes the same as SVG. */
+export type Ink = Pick<CanvasRenderingContext2D, "fillStyle" | "strokeStyle" | "lineWidth" | "font" | "textAlign" | "textBaseline" | "direction" | "beginPath" | "moveTo" | "lineTo" | "bezierCurveTo" | "closePath" | "fill" | "stroke" | "fillRect" | "fillText" | "measureText" | "setLineDash"> & {
+  roundRect(x: number, y: number, width: number, height: number, radii: number | number[]): void;
+};
+
+/** A part of the drawing, in its coordinates. */
+export interface Area {
   left: number;
   top: number;
   right: number;
   bottom: number;
+}
+
+interface Pen extends Area {
+  context: Ink;
+  theme: Theme;
+  faces: Faces;
+  marks: Marks;
+  scale: number;
 }
 
 /** Below these scales, text and then arrows are too small to read. */
@@ -34,20 +41,13 @@ const WORDS_FROM = 0.3;
 const ARROWS_FROM = 0.18;
 const CORNER = 7;
 
-export function draw(canvas: HTMLCanvasElement, inside: Inside, camera: Camera, theme: Theme, faces: Faces, marks: Marks): void {
-  const context = canvas.getContext("2d") as CanvasRenderingContext2D;
-  const dots = canvas.width / Math.max(1, canvas.clientWidth);
-  context.setTransform(1, 0, 0, 1, 0, 0);
+/** Draw an area of `inside` on a context whose coordinates are those of the drawing. */
+export function draw(context: Ink, inside: Inside, area: Area, scale: number, theme: Theme, faces: Faces, marks: Marks): void {
   context.fillStyle = theme.colour.paper;
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.setTransform(camera.scale * dots, 0, 0, camera.scale * dots, camera.x * dots, camera.y * dots);
+  context.fillRect(area.left, area.top, area.right - area.left, area.bottom - area.top);
   context.direction = "ltr";
   context.textBaseline = "middle";
-  const pen: Pen = {
-    context, theme, faces, marks, scale: camera.scale, left: -camera.x / camera.scale, top: -camera.y / camera.scale,
-    right: (canvas.clientWidth - camera.x) / camera.scale, bottom: (canvas.clientHeight - camera.y) / camera.scale,
-  };
-  drawInside(pen, inside, 0, 0, 0);
+  drawInside({ context, theme, faces, marks, scale, ...area }, inside, 0, 0, 0);
 }
 
 function drawInside(pen: Pen, inside: Inside, left: number, top: number, depth: number): void {
@@ -97,7 +97,7 @@ function drawRoutes(pen: Pen, routes: Route[], left: number, top: number, strong
   context.fill();
 }
 
-function trace(context: CanvasRenderingContext2D, route: Route, left: number, top: number): void {
+function trace(context: Ink, route: Route, left: number, top: number): void {
   const { runs } = route;
   let x = left + runs[0];
   let y = top + runs[2];
@@ -157,7 +157,7 @@ function drawTitle(pen: Pen, box: Box, x: number, y: number): void {
 }
 
 /** A minus sign for an open scope, a plus sign for a closed one. */
-function drawSign(context: CanvasRenderingContext2D, x: number, y: number, open: boolean, colour: string): void {
+function drawSign(context: Ink, x: number, y: number, open: boolean, colour: string): void {
   context.strokeStyle = colour;
   context.lineWidth = 1.6;
   context.beginPath();

@@ -24,6 +24,7 @@ const KEYS: Key[] = [
   { keys: ["g", "v"], words: "Next graph (as built, as lowered), next overlay", press: (app, event) => (event.key === "g" ? app.nextView() : app.nextOverlay()) },
   { keys: ["b"], words: "Compare the selected node before and after lowering", press: (app) => app.compareSelected() },
   { keys: ["l"], words: "Copy a link to the selected node", press: (app) => void app.copyLink() },
+  { keys: ["s", "S"], words: "Save the drawing as SVG, as PNG", press: (app, event) => (event.key === "s" ? app.saveSvg() : void app.savePng()) },
   { keys: ["p", "m"], words: "Show or hide the panel, the map", press: (app, event) => (event.key === "p" ? app.togglePanel() : app.toggleMap()) },
   { keys: ["d"], words: "Light or dark", press: (app) => app.switchTheme() },
   { keys: ["Escape"], words: "Clear the selection; leave the search", press: (app) => app.escape() },

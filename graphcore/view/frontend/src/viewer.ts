@@ -1,7 +1,7 @@
 /** One drawing of one graph on a canvas: its open scopes, the selection and the visible part. */
 import { everyBox, itemKey, scopeOf, type Box, type Inside } from "./boxes";
 import { Camera } from "./camera";
-import { draw, type Marks } from "./draw";
+import { draw, type Area, type Ink, type Marks } from "./draw";
 import { Layout } from "./layout";
 import type { Graph } from "./model";
 import { Faces } from "./paint";
@@ -88,9 +88,23 @@ export class Viewer {
     const height = Math.round(this.canvas.clientHeight * dots);
     if (this.canvas.width !== width) this.canvas.width = width;
     if (this.canvas.height !== height) this.canvas.height = height;
-    const selected = this.selected === null ? null : itemKey(this.selected);
-    draw(this.canvas, this.inside, this.camera, this.theme, this.faces, { selected, values: this.values, found: this.foundBoxes, colour: this.colour });
+    const context = this.canvas.getContext("2d") as CanvasRenderingContext2D;
+    const { x, y, scale } = this.camera;
+    const across = width / Math.max(1, this.canvas.clientWidth);
+    context.setTransform(scale * across, 0, 0, scale * across, x * across, y * across);
+    this.drawOn(context, { left: -x / scale, top: -y / scale, right: (this.canvas.clientWidth - x) / scale, bottom: (this.canvas.clientHeight - y) / scale }, scale);
     this.onDraw();
+  }
+
+  drawOn(context: Ink, area: Area, scale: number): void {
+    if (this.inside === null) return;
+    const selected = this.selected === null ? null : itemKey(this.selected);
+    draw(context, this.inside, area, scale, this.theme, this.faces, { selected, values: this.values, found: this.foundBoxes, colour: this.colour });
+  }
+
+  /** The area of the whole drawing. */
+  get whole(): Area {
+    return { left: -MARGIN, top: -MARGIN, right: (this.inside?.width ?? 0) + MARGIN, bottom: (this.inside?.height ?? 0) + MARGIN };
   }
 
   themeChanged(): void {

@@ -1,0 +1,76 @@
+"""What the page saves as files: the drawing as SVG and PNG."""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Opened
+from tests.view.browser.conftest import Show
+from tests.view.browser.graphs import Data, bodies_data, small_data, unet_data
+
+pytestmark = pytest.mark.browser
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+DIFFERENT = """async () => {
+  const read = async (url) => {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [graphcore.viewer.inside.width + 80, graphcore.viewer.inside.height + 80];
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    return context.getImageData(0, 0, canvas.width, canvas.height).data;
+  };
+  const blobs = [];
+  graphcore.save = (blob) => blobs.push(blob);
+  graphcore.saveSvg();
+  await graphcore.savePng();
+  const [first, second] = await Promise.all(blobs.map((blob) => read(URL.createObjectURL(blob))));
+  let different = 0;
+  for (let at = 0; at < first.length; at += 4)
+    if ([0, 1, 2].some((channel) => Math.abs(first[at + channel] - second[at + channel]) > 48)) different += 4;
+  return different / first.length;
+}"""
+"""Returns the share of pixels in which the SVG and the PNG differ, both scaled to the size of the drawing."""
+
+
+def saved(opened: Opened, press: Callable[[], object]) -> tuple[str, bytes]:
+    """Return the name and the bytes of the file that is saved."""
+    with opened.page.expect_download() as download:
+        press()
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
+
+
+@pytest.mark.parametrize("data", [small_data, unet_data, bodies_data])
+@pytest.mark.parametrize("dark", [False, True])
+def test_svg_stands_alone_and_looks_as_the_png(show: Show, data: Callable[[], Data], dark: bool) -> None:
+    with show(data(), dark=dark) as opened:
+        name, content = saved(opened, lambda: opened.page.click("header button:has-text('SVG')"))
+        assert name == f"{data()['title']}.svg"
+        root = ET.fromstring(content)
+        width, height = opened.page.evaluate("[graphcore.viewer.inside.width, graphcore.viewer.inside.height]")
+        assert float(root.attrib["width"]) == pytest.approx(width + 80, abs=1)
+        assert float(root.attrib["height"]) == pytest.approx(height + 80, abs=1)
+        texts = [element.text for element in root.iter(f"{SVG}text")]
+        assert {box["title"] for box in opened.boxes()} <= set(texts)
+        assert not {"class", "href", "id"} & {key for element in root.iter() for key in element.attrib}
+        assert b"var(" not in content
+        assert b"url(" not in content
+        assert opened.page.evaluate(DIFFERENT) < 0.01
+
+
+def test_png_has_the_whole_drawing_in_two_pixels_a_unit(show: Show) -> None:
+    with show(unet_data()) as opened:
+        opened.page.keyboard.press("Escape")
+        name, content = saved(opened, lambda: opened.page.keyboard.press("S"))
+        width, height = opened.page.evaluate("[graphcore.viewer.inside.width, graphcore.viewer.inside.height]")
+        assert name == "unet.png"
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">II", content[16:24]) == pytest.approx((2 * (width + 80), 2 * (height + 80)), abs=1)
