@@ -405,6 +405,7 @@ def save_html(
     against: Graph | None = None,
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
+    weight_bytes: int = 1 << 20,
 ) -> None:
     """Write the graph as one HTML file, atomically: an interactive page that works offline. See docs/howto/draw.md.
 
@@ -421,6 +422,8 @@ def save_html(
         against: Another graph; the page shows the differences.
         values: Arrays by the names of values, such as from `Model.debug`; the page shows their statistics.
         statistics: Whether the page also shows statistics of weights, of at most 2^27 elements in total.
+        weight_bytes: The page contains .npy files of weights, which it can save, of at most so many bytes in total, the
+            smallest first. Of other weights it shows the first values.
 
     Raises:
         ExportError: The file cannot be written.
@@ -430,7 +433,17 @@ def save_html(
     """
     drawing = _drawing()
     options = drawing.PageOptions(
-        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
+        title,
+        targets,
+        precision,
+        optimize,
+        profile,
+        placement,
+        quantization,
+        against,
+        values or {},
+        statistics,
+        weight_bytes,
     )
     drawing.save_html(self, path, options)
 
@@ -451,6 +464,7 @@ def view(
     against: Graph | None = None,
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
+    weight_bytes: int = 1 << 20,
 ) -> str:
     """Write the page of the graph, open it in the browser, and return the path of the file.
 
@@ -465,7 +479,17 @@ def view(
     """
     drawing = _drawing()
     options = drawing.PageOptions(
-        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
+        title,
+        targets,
+        precision,
+        optimize,
+        profile,
+        placement,
+        quantization,
+        against,
+        values or {},
+        statistics,
+        weight_bytes,
     )
     path_of_page: str = drawing.view(self, path, open, options)
     return path_of_page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +37,9 @@ FORMAT = 1
 _MAX_ELEMENTS = 1 << 27
 """Weights whose statistics are computed have at most this many elements in total; the first weights count first."""
 
+_NPY_HEADER = 128
+"""Bytes before the elements in a .npy file."""
+
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
@@ -43,7 +48,8 @@ class PageOptions:
     targets: to lower the graph for. None: "cpu" if the graph has outputs and can be lowered. precision, optimize: of
     lowering, as for `InferenceSession`. profile, placement: of a Model of the graph. quantization: the report of
     `quantize`. against: another graph to compare with. values: arrays of values by name, for example from
-    `Model.debug`. statistics: of the weights.
+    `Model.debug`. statistics: of the weights. weight_bytes: the maximum bytes of .npy files of weights in the page, the
+    smallest first.
     """
 
     title: str = ""
@@ -56,6 +62,7 @@ class PageOptions:
     against: Graph | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     statistics: bool = True
+    weight_bytes: int = 1 << 20
 
 
 def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any]:
@@ -71,6 +78,7 @@ def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any
                 raise
             failures.append({"target": target, "reason": str(error)})
     _add_statistics(data, options)
+    _add_files(data, options.weight_bytes)
     overlays = [data.dtypes(), *(lowered.data.dtypes(i) for i, lowered in enumerate(data.lowered))]
     ran = _target_of(options)
     index = next((i for i, lowered in enumerate(data.lowered) if lowered.json["target"] == ran), None)
@@ -138,6 +146,22 @@ def _add_statistics(data: GraphData, options: PageOptions) -> None:
             data.values[place]["statistics"] = _as_json(statistics(converted))
         except DTypeError as error:
             raise DTypeError(f"view: values[{name!r:.80}]: {error.summary}", help=error.help) from None
+
+
+def _add_files(data: GraphData, remaining: int) -> None:
+    """Add the .npy files of weights and long constants, "" for those whose dtype such a file cannot have."""
+    arrays = [
+        (symbol.producer.array, value)
+        for symbol, value in zip(data.source_values, data.values, strict=True)
+        if type(symbol.producer) is Constant and (symbol.producer.is_weight or "first" in value)
+    ]
+    for array, value in sorted(arrays, key=lambda each: each[0].nbytes):
+        if array.dtype == object:
+            value["npy"] = ""
+        elif (remaining := remaining - array.nbytes - _NPY_HEADER) >= 0:
+            file = io.BytesIO()
+            np.lib.format.write_array(file, array, allow_pickle=False)
+            value["npy"] = base64.b64encode(file.getvalue()).decode()
 
 
 def _as_json(result: Statistics) -> Json:

@@ -22,7 +22,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.onnx.schemas.schemas import operator, schema_of
 from graphcore.support.source_lines import Imported, Line, Loaded
 from graphcore.types.tensor_types import Type
-from graphcore.view.text import array_text, attribute_text, dims_text, dtype_text, short_name
+from graphcore.view.text import array_text, attribute_text, dims_text, dtype_text, first_text, short_name
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -209,6 +209,8 @@ class GraphData:
             record["bytes"] = bytes_of(symbol)
             if text := array_text(producer.array):
                 record["text"] = text
+            if first := first_text(producer.array):
+                record["first"] = first
         if type(producer) in (Input, Constant):
             line = symbol.line
             if line is not None and (source := self._source(line)) is not None:

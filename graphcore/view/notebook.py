@@ -89,7 +89,7 @@ def graph_html(graph: Graph) -> str:
     if drawn is not None:
         return drawn
     try:
-        page = page_html(graph, PageOptions(targets=(), statistics=False))
+        page = page_html(graph, PageOptions(targets=(), statistics=False, weight_bytes=0))
     except GraphcoreError as error:  # the page is not built in this checkout
         return f"{code(repr(graph))}<p>{escaped(error.summary)}</p>"
     source = page.replace("&", "&amp;").replace('"', "&quot;")

@@ -36,6 +36,11 @@ def array_text(array: np.ndarray[Any, Any]) -> str:
     return short_text(values if isinstance(values, str) else text_of(values))
 
 
+def first_text(array: np.ndarray[Any, Any]) -> str:
+    """Return the first elements of a long array, `0.5, -1.0, ...`, "" for a short one."""
+    return "" if array.size <= _MAX_ELEMENTS else f"{short_text(', '.join(map(str, array.flat[:_MAX_ELEMENTS])))}, ..."
+
+
 def attribute_text(value: Any) -> str:
     """Return the text of an attribute: arrays by their elements or their dtype and shape."""
     if isinstance(value, np.ndarray):

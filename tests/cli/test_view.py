@@ -70,6 +70,12 @@ def test_view_shows_times_targets_and_differences_when_asked(call: Call, magika:
     assert len(page["overlays"]) > len(data("plain.html")["overlays"])
 
 
+@pytest.mark.parametrize(("options", "embeds"), [((), True), (("--weight-bytes", "0"), False)])
+def test_view_embeds_weights_up_to_a_size(call: Call, magika: Trained, options: tuple[str, ...], embeds: bool) -> None:
+    call("view", magika.file(), "-o", "w.html", *options)
+    assert any(value.get("npy") for value in data("w.html")["graph"]["values"]) is embeds
+
+
 def test_diff_writes_a_page(call: Call, document: Document, magika: Trained) -> None:
     call("astype", magika.file(), "half.onnx", "float16")
     result = document("diff", magika.file(), "half.onnx", "--html", "d.html", status=1)

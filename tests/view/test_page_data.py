@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import io
 import json
 import re
 from collections.abc import Callable
@@ -301,6 +303,31 @@ def test_values_have_statistics() -> None:
     assert not any("statistics" in v for v in page_data(mixed(), PageOptions(statistics=False))["graph"]["values"])
 
 
+def test_page_contains_the_smallest_weights_up_to_a_size() -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [16])})
+    arrays = {
+        "large": np.arange(64, dtype=np.float32),
+        "one": np.ones(1, np.float32),
+        "wide": np.arange(16, dtype=">f4"),
+    }
+    for name, array in arrays.items():
+        graph.weight(name, array)
+    graph.weight("text", np.array(["a"] * 9, object))
+    graph.output(ops.sum(graph["large"]), graph["one"], graph["wide"] + graph["x"], graph["text"])
+    for limit, embedded in ((0, set()), (323, {"one"}), (324, {"one", "wide"}), (708, {"one", "wide", "large"})):
+        values = page_data(graph, PageOptions(targets=(), weight_bytes=limit))["graph"]["values"]
+        files = {v["name"]: v["npy"] for v in values if v.get("npy")}
+        assert {*files} == embedded
+        for name, file in files.items():
+            np.testing.assert_array_equal(np.load(io.BytesIO(base64.b64decode(file))), arrays[name])
+        assert [v["npy"] for v in values if v["name"] == "text"] == [""]
+    assert {v["name"]: v["first"] for v in values if "first" in v} == {
+        "large": "0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, ...",
+        "wide": "0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, ...",
+        "text": "a, a, a, a, a, a, a, a, ...",
+    }
+
+
 def test_target_that_is_none_is_refused() -> None:
     with pytest.raises(GraphError, match="no target is called 'tpu'"):
         page_data(mixed(), PageOptions(targets=("tpu",)))  # type: ignore[arg-type]
@@ -332,6 +359,12 @@ def test_wide_integers_and_strings_are_shown() -> None:
 def test_calls_and_text_grow_with_the_nodes() -> None:
     assert growth(lambda layers: partial(page_data, exported(layers), PageOptions(targets=())), 100) < 2.5
     graph = exported(200)
-    text = json.dumps(page_data(graph, PageOptions(targets=())), separators=(",", ":"))
+    most = 100_000
+    without, text = (
+        json.dumps(page_data(graph, PageOptions(targets=(), weight_bytes=size)), separators=(",", ":"))
+        for size in (0, most)
+    )
     assert len(graph.nodes) > 2_300
-    assert len(text) < 500 * len(graph.nodes)
+    assert len(without) < 500 * len(graph.nodes)
+    names = len('"npy":"",') * len(graph.weights)
+    assert most < len(text) - len(without) < most * 4 / 3 + names

@@ -174,6 +174,13 @@ def add_view(commands: Commands) -> None:
     )
     parser.add_argument("--against", metavar="FILE", help="another model; show the differences from it")
     parser.add_argument("--profile", action="store_true", help="run the model, and show where the time goes")
+    parser.add_argument(
+        "--weight-bytes",
+        type=int,
+        default=1 << 20,
+        metavar="N",
+        help="bytes of weights that the page contains, the smallest first, to save them as .npy files (1048576)",
+    )
     add_json(parser)
     add_feeds(parser)
     add_provider(parser)

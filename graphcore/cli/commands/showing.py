@@ -236,6 +236,7 @@ def view(args: argparse.Namespace) -> int:
             profile=profile,
             placement=placement,
             against=against,
+            weight_bytes=args.weight_bytes,
         )
     if args.json:
         output.document({"model": args.model, "path": path, "bytes": os.path.getsize(path)})

@@ -1,17 +1,22 @@
-"""What the page saves as files: the drawing as SVG and PNG."""
+"""What the page saves as files: the drawing as SVG and PNG, and weights as .npy."""
 
 from __future__ import annotations
 
+import io
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+from graphcore import DType, Graph
+from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import Opened
 from tests.view.browser.conftest import Show
-from tests.view.browser.graphs import Data, bodies_data, small_data, unet_data
+from tests.view.browser.graphs import Data, bodies_data, small, small_data, unet_data
 
 pytestmark = pytest.mark.browser
 
@@ -74,3 +79,33 @@ def test_png_has_the_whole_drawing_in_two_pixels_a_unit(show: Show) -> None:
         assert name == "unet.png"
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
         assert struct.unpack(">II", content[16:24]) == pytest.approx((2 * (width + 80), 2 * (height + 80)), abs=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "bfloat16", "int4"])
+def test_weight_is_shown_and_saved(show: Show, dtype: str) -> None:
+    graph = Graph("weights")
+    array = (np.arange(12).reshape(3, 4).T / 4).astype(DType.of(dtype).numpy)
+    (y,) = graph.op("Identity", [graph.weight("block/w", array)])
+    graph.output(y)
+    with show(page_data(graph, PageOptions(targets=[]))) as opened:
+        opened.select(graph.nodes[0].outputs[0].name)
+        first = ", ".join(map(str, array.ravel()[:8]))
+        assert f"{first}, ..." in opened.panel
+        assert f"{dtype}[4, 3]" in opened.panel
+        name, content = saved(opened, lambda: opened.page.click("aside button:has-text('Save .npy')"))
+        assert name == "block_w.npy"
+        loaded = np.load(io.BytesIO(content))
+        note = f"np.load(path).view(ml_dtypes.{dtype})"
+        if note in opened.panel:
+            loaded = loaded.view(getattr(ml_dtypes, dtype))
+        np.testing.assert_array_equal(loaded, array, strict=True)
+
+
+def test_weight_that_is_not_in_the_page_says_how_to_get_it(show: Show) -> None:
+    with show(page_data(small(), PageOptions(targets=[], weight_bytes=8191))) as opened:
+        opened.page.evaluate("graphcore.searchFor('op:MatMul')")
+        opened.page.keyboard.press("Enter")
+        opened.until("document.querySelector('aside h2').textContent === 'MatMul'")
+        assert "-1.0, -0.99902296" in opened.panel
+        assert "graphcore view --weight-bytes" in opened.panel
+        assert opened.page.locator("aside button:has-text('Save')").count() == 0

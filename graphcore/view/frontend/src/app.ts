@@ -202,20 +202,20 @@ export class App {
     }
   }
 
-  /** Save a file named after the graph. A frame of a notebook, which has no address, may not. */
-  save(blob: Blob, ending: string): void {
+  /** Save a file. A frame of a notebook, which has no address, may not. */
+  save(content: Blob, title: string, ending: string): void {
     if (location.protocol === "about:") return this.say("A page in a frame cannot save files: open it with graph.view().");
-    download(blob, `${plain(this.page.title, 80)}${ending}`);
+    download(content, `${plain(title, 80)}${ending}`);
   }
 
   saveSvg(): void {
-    this.save(svgOf(this.viewer), ".svg");
+    this.save(svgOf(this.viewer), this.page.title, ".svg");
   }
 
   async savePng(): Promise<void> {
     const { blob, scale } = await pngOf(this.viewer);
     if (blob === null) return this.say("The browser has no memory for this PNG; save an SVG.");
-    this.save(blob, ".png");
+    this.save(blob, this.page.title, ".png");
     if (scale < LEGIBLE) this.say("The drawing is large: text of the PNG is small, that of an SVG is not.");
   }
 

@@ -84,6 +84,10 @@ export interface Value {
   bytes?: number;
   /** The text of a short constant: `0.5`, `[1, -1]`. */
   text?: string;
+  /** The first elements of a longer one. */
+  first?: string;
+  /** Its .npy file in base64; "" if such a file cannot have the dtype. Without it, the page does not contain the values. */
+  npy?: string;
   source?: Source;
   statistics?: Statistics;
 }

@@ -101,14 +101,26 @@ function nodeLink(app: App, graph: Graph, node: number): HTMLElement {
   return button(`${opText(graph.nodes[node])}  ${graph.nodes[node].name}`, () => void app.showNode(node), { class: "link" });
 }
 
-function facts(value: Value): Child[] {
+function facts(app: App, value: Value): Child[] {
   const size = value.bytes === undefined ? "" : `, ${bytesText(value.bytes)}`;
   return [
     h("code", {}, typeText(value)),
     h("span", { class: "role" }, size),
     value.text === undefined ? null : h("pre", {}, value.text),
+    value.first === undefined ? null : h("pre", { set: { "aria-label": "First values" } }, value.first),
     value.statistics === undefined ? null : statistics(value.statistics),
+    app.view < 0 && value.bytes !== undefined ? saving(app, value) : null,
   ];
+}
+
+/** The .npy file of a weight, or how to get it. NumPy reads dtypes of ml_dtypes as raw bytes. */
+function saving(app: App, value: Value): Child {
+  const { npy, name: title } = value;
+  if (npy === "" || (npy === undefined && value.first === undefined)) return null;
+  if (npy === undefined) return h("p", { class: "subtitle" }, "Its values are not in this page. Write the page with more: graphcore view --weight-bytes, or graph.save_html(weight_bytes=...).");
+  const raw = /descr': '.V/.test(atob(npy.slice(0, 64)));
+  const save = button("Save .npy", () => app.save(new Blob([Uint8Array.from(atob(npy), (letter) => letter.charCodeAt(0))]), title, ".npy"));
+  return h("div", { class: "actions" }, save, raw ? h("span", { class: "subtitle" }, `np.load(path).view(ml_dtypes.${value.dtype})`) : null);
 }
 
 function operand(app: App, viewer: Viewer, index: number, as: string): HTMLElement {
@@ -118,7 +130,7 @@ function operand(app: App, viewer: Viewer, index: number, as: string): HTMLEleme
   const from = producer >= 0 ? h("div", { class: "links" }, "from ", nodeLink(app, viewer.graph, producer)) : null;
   const home = viewer.tree.inputHome.get(index);
   const link = producer < 0 && home !== undefined ? h("div", { class: "links" }, button(`Show the ${value.kind}`, () => void viewer.showValue(index, "input"), { class: "link" })) : null;
-  return h("div", { class: "card" }, h("div", { class: "role" }, as === "" ? "" : `${as}: `, value.kind === "result" ? "" : `${value.kind} `, name(value.name)), ...facts(value), from, link);
+  return h("div", { class: "card" }, h("div", { class: "role" }, as === "" ? "" : `${as}: `, value.kind === "result" ? "" : `${value.kind} `, name(value.name)), ...facts(app, value), from, link);
 }
 
 function consumers(app: App, viewer: Viewer, index: number): HTMLElement {
@@ -133,7 +145,7 @@ function consumers(app: App, viewer: Viewer, index: number): HTMLElement {
 function result(app: App, viewer: Viewer, index: number): HTMLElement | null {
   const value = viewer.graph.values[index];
   if (value === undefined) return null;
-  return h("div", { class: "card" }, h("div", { class: "role" }, name(value.name)), ...facts(value), consumers(app, viewer, index));
+  return h("div", { class: "card" }, h("div", { class: "role" }, name(value.name)), ...facts(app, value), consumers(app, viewer, index));
 }
 
 function ofValue(app: App, viewer: Viewer, index: number): Child[] {
@@ -141,7 +153,7 @@ function ofValue(app: App, viewer: Viewer, index: number): Child[] {
   const producer = viewer.tree.producer[index];
   return [
     ...titled(app, value.name, producer >= 0 ? "output" : value.kind),
-    section("Type", h("div", { class: "card" }, ...facts(value))),
+    section("Type", h("div", { class: "card" }, ...facts(app, value))),
     source(value.source),
     section("From", producer >= 0 ? nodeLink(app, viewer.graph, producer) : null),
     section("Used", consumers(app, viewer, index)),
