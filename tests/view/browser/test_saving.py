@@ -57,7 +57,7 @@ def saved(opened: Opened, press: Callable[[], object]) -> tuple[str, bytes]:
 @pytest.mark.parametrize("dark", [False, True])
 def test_svg_stands_alone_and_looks_as_the_png(show: Show, data: Callable[[], Data], dark: bool) -> None:
     with show(data(), dark=dark) as opened:
-        name, content = saved(opened, lambda: opened.page.click("header button:has-text('SVG')"))
+        name, content = saved(opened, lambda: opened.page.click("aside button:has-text('Save SVG')"))
         assert name == f"{data()['title']}.svg"
         root = ET.fromstring(content)
         width, height = opened.page.evaluate("[graphcore.viewer.inside.width, graphcore.viewer.inside.height]")

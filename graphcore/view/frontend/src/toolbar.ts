@@ -31,8 +31,6 @@ export class Toolbar {
       h("span", { class: "gap" }),
       button("Open all", () => void app.openAll(), { set: { title: "Open all groups (e)" } }),
       button("Close all", () => void app.viewer.closeAll(), { set: { title: "Close all groups (c)" } }),
-      button("SVG", () => app.saveSvg(), { set: { title: "Save the drawing as SVG (s)" } }),
-      button("PNG", () => void app.savePng(), { set: { title: "Save the drawing as PNG (S)" } }),
       button("Light / dark", () => app.switchTheme(), { set: { title: "Light or dark (d)" } }),
       button("?", () => help(), { set: { "aria-label": "Keys", title: "Keys (?)" } }),
     );
