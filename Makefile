@@ -99,6 +99,7 @@ fuzz: $(VENV)/.dev-stamp
 	PYTHONPATH="$(CURDIR)" $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(foreach kind,$(KIND),--kind $(kind))
 
 lint: $(VENV)/.dev-stamp
+	@[ -e graphcore/ops ] || $(PY) setup.py --quiet links
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -156,7 +157,8 @@ peers: $(VENV)/.bench-stamp
 	  npm install --silent --no-package-lock --prefix benchmarks/peers
 
 clean:
-	rm -rf $(VENV) .venv-* benchmarks/peers/node_modules graphcore/view/frontend/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -f src/graphcore graphcore/array_api graphcore/models graphcore/ops graphcore/runtime # never -r: these are links
+	rm -rf $(VENV) .venv-* benchmarks/peers/node_modules graphcore/view/frontend/node_modules build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.

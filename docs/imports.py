@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ops", "runtime", "models", "array_api")
-"""Folders at the top of the repository that are imported as parts of `graphcore`."""
+from graphcore._version import PACKAGES as PACKAGES
 
+ROOT = Path(__file__).resolve().parent.parent
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
         "__main__ __init__",
@@ -43,7 +42,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "operators",
         "types",
         "errors",
-        "support _version",
+        "support",
+        "_version",
     ),
     "runtime": (
         "doctor",

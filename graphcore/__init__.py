@@ -6,16 +6,16 @@ from graphcore import DType, Graph, TensorType, ops
 
 from __future__ import annotations
 
-import os
+from os.path import dirname as _dirname
 from typing import TYPE_CHECKING, Any
 
 from graphcore._version import FOLDER as _FOLDER
+from graphcore._version import PACKAGES as _PACKAGES
 from graphcore._version import __version__ as __version__
 from graphcore.support import telemetry as _telemetry
 
-# In a checkout without symbolic links, the packages are beside this folder.
-if not os.path.isdir(os.path.join(_FOLDER, "ops")):
-    __path__.append(os.path.dirname(_FOLDER))
+# In a checkout that is not installed, the packages are beside this folder.
+__path__.extend({_dirname(folder) for folder in _PACKAGES.values()} - {_FOLDER})
 
 _telemetry.turn_off()
 

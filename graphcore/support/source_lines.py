@@ -8,20 +8,14 @@ import sys
 from types import CodeType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Packages beside graphcore/ are imported through symbolic links in it: both paths belong to the library.
+from graphcore._version import FOLDER, PACKAGES
+
+# Packages beside graphcore/ may be linked into it: both paths belong to the library.
 _PACKAGES = tuple(
-    {
-        _ROOT,
-        *(
-            os.path.realpath(_ROOT + package) + os.sep
-            for package in ("array_api", "ops", "runtime", "models")
-            if os.path.exists(_ROOT + package)
-        ),
-    }
+    {path + os.sep for folder in (FOLDER, *PACKAGES.values()) for path in (folder, os.path.realpath(folder))}
 )
 # Models are user code: errors should show their lines.
-_MODELS = tuple({_ROOT + "models" + os.sep, os.path.realpath(_ROOT + "models") + os.sep})
+_MODELS = tuple({PACKAGES["models"] + os.sep, os.path.realpath(PACKAGES["models"]) + os.sep})
 # Installed packages that call functions of the user. Other installed packages may define models, so they are user code.
 _WRAPPERS = frozenset({"_pytest", "decorator", "joblib", "numpy", "pluggy", "scipy", "toolz", "tqdm", "wrapt"})
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 
-from graphcore._version import FOLDER
+from graphcore._version import FOLDER, PACKAGES
 from graphcore.errors import RunError, RunTimeoutError
 
 _INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
@@ -25,7 +25,6 @@ _SYSTEM = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc/self"),
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system", "/dev/null", "/dev/urandom"),
 )
-_LINKED_PACKAGES = ("ops", "runtime", "models", "array_api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +135,7 @@ def libraries() -> tuple[str, ...]:
     """Return the files and folders of the libraries of a worker."""
     paths = sysconfig.get_paths()
     readable = {paths["stdlib"], paths["platstdlib"], sysconfig.get_config_var("LIBDIR") or paths["stdlib"]}
-    readable |= {FOLDER, *(os.path.join(FOLDER, package) for package in _LINKED_PACKAGES)}
-    readable |= {
-        os.path.join(os.path.dirname(FOLDER), package) for package in _LINKED_PACKAGES if not _is_linked(package)
-    }
+    readable |= {FOLDER, *PACKAGES.values()}
     readable |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
     for name in _PACKAGES:
         try:
@@ -150,10 +146,6 @@ def libraries() -> tuple[str, ...]:
             readable |= {folder, f"{folder}.libs"}
     readable |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
     return (*_SYSTEM, *sorted(os.path.abspath(path) for path in readable if path))
-
-
-def _is_linked(package: str) -> bool:
-    return os.path.exists(os.path.join(FOLDER, package))
 
 
 # The time limit of a call of an isolated model.

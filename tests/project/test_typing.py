@@ -6,7 +6,6 @@ import ast
 import inspect
 import os
 import runpy
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +20,7 @@ import pytest
 from docs.op_stubs import Imports
 from graphcore import ops
 from graphcore.build.declare import REGISTRY
+from tests.project.test_packaging import build, copy_sources, make_venv
 
 ROOT = Path(__file__).parents[2]
 STUBS = (
@@ -31,9 +31,6 @@ STUBS = (
     "ops/microsoft/__init__.pyi",
 )
 USER = ROOT / "tests" / "data" / "typing_user.py"
-PARTS = ("graphcore", "ops", "runtime", "models", "array_api", "src")
-"""The folders of the repository that the package is made of."""
-FILES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md")
 
 
 @cache
@@ -107,34 +104,11 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module", params=["editable", "wheel"])
 def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a venv in which the package is installed, from a copy of the repository."""
-    pytest.importorskip("setuptools", minversion="77", reason="setuptools builds the package: the dev extra has it")
     home = tmp_path_factory.mktemp(request.param)
-    tree = home / "tree"
-    caches = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for part in PARTS:
-        shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=caches)
-    for name in FILES:
-        shutil.copy(ROOT / name, tree / name)
-    if not (tree / "src" / "graphcore").is_symlink():
-        pytest.skip("a checkout without symbolic links builds no package")
-    build = f"import setuptools.build_meta as b; b.build_{request.param}({str(home)!r})"
-    built = run(tree, sys.executable, "-c", build)
-    assert built.returncode == 0, built.stderr
-    result = run(home, sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
-    assert result.returncode == 0, result.stderr
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
-    (wheel,) = home.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(packages)
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return home / "venv" / "bin" / "python"
-
-
-@pytest.mark.full
-def test_package_is_imported_from_another_folder_when_installed(python: Path, tmp_path: Path) -> None:
-    script = "import graphcore, graphcore.models, sys; print(graphcore.__file__); import ops"
-    result = run(tmp_path, str(python), "-c", script)
-    assert result.stdout.startswith(str(python.parents[2]))
-    assert "No module named 'ops'" in result.stderr, result.stderr
+    wheel = build(copy_sources(home / "tree"), request.param, home)
+    python = make_venv(home)
+    zipfile.ZipFile(wheel).extractall(sysconfig.get_path("purelib", vars={"base": str(python.parents[1])}))
+    return python
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from graphcore._version import FOLDER
+from graphcore._version import FOLDER, PACKAGES
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
@@ -34,9 +34,6 @@ from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, gr
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
-
-_CODE_FOLDER = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-"""The parent folder of `runtime`: the package's own, except in a checkout without symlinks."""
 
 _COMPARED_BYTES = 1 << 24
 """Weights are compared in pieces of this many bytes."""
@@ -217,7 +214,8 @@ def _entry(source: Source) -> WarmEntry | None:
 @functools.cache
 def code() -> str:
     """Return a digest that identifies this version of the library's code, by the times of its files."""
-    files = repr(sorted({file for root in {FOLDER, _CODE_FOLDER} for file in _files(root)}))
+    roots = (FOLDER, *(folder for folder in PACKAGES.values() if not folder.startswith(FOLDER + os.sep)))
+    files = repr(sorted(file for root in roots for file in _files(root)))
     return hashlib.sha256(files.encode("utf-8", "backslashreplace")).hexdigest()
 
 
