@@ -198,3 +198,20 @@ def _name(requested: object) -> str:
         if requested is function or (isinstance(requested, str) and requested == name):
             return name
     raise GraphError(f"optimize: {requested!r} is not a pass", help=f"use one of {', '.join(PASSES)}")
+
+
+__all__ = [
+    "BASIC",
+    "LIMIT",
+    "PASSES",
+    "Pass",
+    "common_subexpressions",
+    "dead_code",
+    "fold_constants",
+    "merge_padding",
+    "optimize",
+    "reduced",
+    "remove_identities",
+    "simplify_casts",
+    "simplify_shapes",
+]
