@@ -38,7 +38,8 @@ NODE_LAYER = "graphcore.layer"
 """The key of a node for its layer."""
 
 NODE_SOURCE = "graphcore.from"
-"""The key of a node that a pass made of a node of a file: the name of that node, or of its first result."""
+"""The key of a node or an initializer that a pass made of nodes of a file: the names of these nodes, or of their first
+results, joined by ", "."""
 
 VALUE_DTYPE = "graphcore.dtype"
 VALUE_BUFFER = "graphcore.buffer"

@@ -14,11 +14,11 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, source_of
 from graphcore.ir.transform.match import COMMUTATIVE
 from graphcore.ir.transform.walk import edit
 from graphcore.operators import Trait, having
-from graphcore.support.source_lines import Imported
+from graphcore.support.source_lines import Imported, Line, Origin
 from graphcore.types.dtypes import DType
 
 Key: TypeAlias = "tuple[Hashable, ...]"
@@ -261,3 +261,48 @@ def prune(graph: Graph) -> None:
     captured = graph.scope.captured
     if captured:
         graph.scope.captured = {outer: inner for outer, inner in captured.items() if inner.id in used}
+
+
+# The nodes that a rule replaced.
+
+_OF_TYPES = frozenset({"Shape", "Size"})
+"""Operators whose results do not depend on the values of their operands."""
+_MAX_REPLACED = 64
+"""The number of values that are searched for nodes that a rule replaced."""
+
+
+def replaced_origins(inputs: Iterable[Symbol | None], added: Iterable[Node]) -> list[Origin | Line | None]:
+    """Return the origins, in order, of the nodes and constants between what new nodes read and the operands of the node
+    that they replace. inputs: these operands. added: the new nodes.
+    """
+    ends = {s.id for node in added for s in node.inputs if s is not None}
+    inside: dict[int, bool] = {}
+
+    def is_inside(symbol: Symbol | None) -> bool:
+        """Return True if a value is computed from `ends` and constants alone."""
+        if symbol is None or symbol.id in ends:
+            return True
+        if symbol.id not in inside:
+            inside[symbol.id] = False
+            producer = source_of(symbol)
+            if isinstance(producer, Node) and len(inside) <= _MAX_REPLACED:
+                is_of_types = producer.op_type in _OF_TYPES
+                inside[symbol.id] = producer is symbol.producer and (
+                    is_of_types or all(map(is_inside, producer.inputs))
+                )
+            elif isinstance(producer, Constant):
+                inside[symbol.id] = True
+        return inside[symbol.id]
+
+    origins: dict[int, Origin | Line | None] = {}
+    waiting = [*inputs]
+    while waiting:
+        symbol = waiting.pop()
+        if symbol is None or symbol.id in ends or symbol.id in origins or not is_inside(symbol):
+            continue
+        producer = source_of(symbol)
+        assert isinstance(producer, (Node, Constant))
+        origins[symbol.id] = producer.origin
+        if isinstance(producer, Node) and producer.op_type not in _OF_TYPES:
+            waiting += producer.inputs
+    return [origins[number] for number in sorted(origins)]

@@ -19,8 +19,8 @@ from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import Value
-from graphcore.passes.merging import Initializers, Merger, live_nodes, readers, sliced_alone
-from graphcore.support.source_lines import Imported
+from graphcore.passes.merging import Initializers, Merger, live_nodes, readers, replaced_origins, sliced_alone
+from graphcore.support.source_lines import Imported, OfFile
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -315,6 +315,7 @@ class Sweep(Rewrite):
         for rule in self.policy.rules[node.op_type]:
             if initializers is not None and initializers.reads:
                 initializers.reads.clear()
+            nodes, symbols = len(self.new._nodes), len(self.new._symbols)
             result = rule(self, node, inputs)
             if result is not None and self._replace(symbol, result, named, is_read):
                 if type(result.producer) is Node:
@@ -323,8 +324,21 @@ class Sweep(Rewrite):
                     initializers.commit(self.policy.passes.get(rule, "optimize"))
                 self.changes += 1
                 self.used.add(rule)
+                if isinstance(node.origin, OfFile) and result.id >= symbols:
+                    self._name_sources(node.origin, inputs, result, self.new._nodes[nodes:])
                 return True
         return False
+
+    def _name_sources(self, origin: OfFile, inputs: Inputs, result: Symbol, added: list[Node]) -> None:
+        """Record in the origin of what a rule added all nodes that it replaced. origin, inputs: of the last of them."""
+        new_origin = origin.with_sources(replaced_origins(inputs, added))
+        fields = new_origin.fields
+        if isinstance(result.producer, Constant):
+            change(result, producer=Constant(result.producer.array, result.producer.is_weight, new_origin))
+        elif fields is not None and len(fields.sources) > 1:
+            for node in added:
+                if node.origin is origin:
+                    change(node, origin=new_origin)
 
     def _remember_sizes(self, symbol: Symbol, new_symbol: Symbol) -> None:
         """Record the Symbol of the new graph that has the sizes of a Symbol of the old graph."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -67,6 +68,20 @@ class OfFile(Line):
         """The fields of the node in the file; None if they were not read."""
         return NodeFields(*self[2:]) if len(self) > 2 else None
 
+    def with_sources(self, others: Iterable[object]) -> OfFile:
+        """Return the origin of a node that a pass made of this one and of others, which are named first."""
+        if len(self) == 2:
+            return self
+        of_file = [o.fields for o in (*others, self) if isinstance(o, OfFile)]
+        names = dict.fromkeys(name for own in of_file if own is not None for name in own.sources or (own.label,))
+        return type(self)(*self[:_BEFORE_SOURCES], tuple(names)[-_MAX_SOURCES:])
+
+
+_BEFORE_SOURCES = 8
+"""The number of items before `NodeFields.sources`."""
+_MAX_SOURCES = 100
+"""The number of nodes that are named, the last ones."""
+
 
 class Imported(OfFile):
     """A line that loaded a third-party model. Its nodes keep the numbers of the kernels that it was written for."""
@@ -84,7 +99,8 @@ class NodeFields(NamedTuple):
     """The fields of a node of a file that do not say what it computes, encoded, and those by which it is recognised.
 
     output: the name of its first result. name: the field, empty if there is none. rest: all others. attributes: the
-    fields of attributes beside their values, by name.
+    fields of attributes beside their values, by name. sources: the names of the nodes that a pass made one of; empty if
+    it is this one alone.
     """
 
     op_type: str
@@ -93,6 +109,7 @@ class NodeFields(NamedTuple):
     name: bytes
     rest: bytes
     attributes: tuple[tuple[str, bytes], ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

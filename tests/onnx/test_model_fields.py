@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -495,6 +496,101 @@ def test_fields_of_nodes_derived() -> None:
         assert properties["graphcore.from"] in ("node_mod", "node_relu")
         assert "pkg.torch.onnx.stack_trace" not in properties
         assert not node.doc_string
+
+
+def sources_of(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the sources of nodes by operator, and of initializers by the values that they have as a list."""
+    nodes = {node.op_type: node.metadata_props for node in model.graph.node}
+    tensors = {str(numpy_helper.to_array(t).tolist()): t.metadata_props for t in model.graph.initializer}
+    properties = {key: {p.key: p.value for p in own} for key, own in (nodes | tensors).items()}
+    return {key: own["graphcore.from"] for key, own in properties.items() if "graphcore.from" in own}
+
+
+def merged_model() -> onnx.ModelProto:
+    """Return a model in which passes make nodes and constants of several nodes."""
+    float_value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
+    node = helper.make_node
+    weights = {
+        "two": np.array(2, np.float32),
+        "axis": np.array(1),
+        "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+        "f": np.ones((4, 3, 3, 3), np.float32),
+        "r": np.array([4, 64]),
+        "s": np.array([2, 128]),
+    }
+    nodes = [
+        node("Pad", ["x", "pads"], ["p"], name="/Pad"),
+        node("Conv", ["p", "f"], ["c"], name="/Conv", doc_string="why"),
+        node("Reshape", ["c", "r"], ["c1"], name="/Reshape"),
+        node("Reshape", ["c1", "s"], ["c2"]),
+        node("Constant", [], ["k"], name="/Constant", value=numpy_helper.from_array(np.array(1.5, np.float32))),
+        node("Mul", ["k", "two"], ["k2"], name="/Mul"),
+        node("Add", ["k2", "two"], ["k3"], name="/Add"),
+        node("Shape", ["x"], ["n"], name="/Shape"),
+        node("Gather", ["n", "axis"], ["n1"], name="/Gather"),
+        node("Cast", ["n1"], ["n2"], name="/Cast", to=1),
+        node("Sub", ["c2", "k3"], ["d"], name="/Sub"),
+        node("Div", ["d", "n2"], ["y"], name="/Div"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "merged",
+        [float_value("x", shape=[1, 3, 8, 8])],
+        [float_value("y", shape=[2, 128])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_sources_of_what_passes_merge() -> None:
+    graph = gc.Graph.load(merged_model()).optimize()
+    written = graph.to_onnx(target="onnx")
+    assert sources_of(written) == {
+        "Conv": "/Pad, /Conv",
+        "Reshape": "/Reshape, c2",
+        "5.0": "/Constant, /Mul, /Add",
+        "3.0": "/Shape, /Gather, /Cast",
+    }
+    convolution = by_output(written)["c"]
+    assert (convolution.name, convolution.doc_string) == ("/Conv", "why")
+    again = pickle.loads(pickle.dumps(graph))
+    assert sources_of(again.to_onnx(target="onnx")) == sources_of(written)
+    again = gc.Graph.load(written, promotion="max").replace("y", lambda y: y * 2).optimize()
+    assert sources_of(again.to_onnx(target="onnx")) == sources_of(written)
+
+
+def test_sources_of_a_fusion() -> None:
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[4, 64])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="/Relu"),
+        helper.make_node("Mul", ["a", "a"], ["b"], name="/Mul"),
+        helper.make_node("ReduceMean", ["b"], ["c"], name="/ReduceMean", axes=[-1]),
+        helper.make_node("Add", ["c", "epsilon"], ["d"], name="/Add"),
+        helper.make_node("Sqrt", ["d"], ["e"], name="/Sqrt"),
+        helper.make_node("Div", ["a", "e"], ["y"], name="/Div"),
+    ]
+    nodes[-1].metadata_props.add(key="namespace", value="norm")
+    epsilon = numpy_helper.from_array(np.array(1e-5, np.float32), "epsilon")
+    graph = helper.make_graph(nodes, "norm", [value("x")], [value("y")], [epsilon])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    written = gc.Graph.load(model).to_onnx(target="cpu", runtime=onnxruntime.__version__)
+    assert sources_of(written) == {"RMSNormalization": "/Mul, /ReduceMean, /Add, /Sqrt, /Div"}
+    properties = {p.key: p.value for p in written.graph.node[-1].metadata_props}
+    assert properties["namespace"] == "norm"
+
+
+def test_sources_of_a_fused_bias() -> None:
+    value = functools.partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="/MatMul"),
+        helper.make_node("Add", ["p", "b"], ["y"], name="/Add"),
+    ]
+    weights = {"w": np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), "b": np.ones(32, np.float32)}
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "bias", [value("x", shape=[4, 64])], [value("y", shape=[4, 32])], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    written = gc.quantize(gc.Graph.load(model), "int4").graph.to_onnx(target="cpu")
+    assert sources_of(written)["MatMulNBits"] == "/MatMul, /Add"
 
 
 def test_fields_of_nodes_ignored_to_run() -> None:

@@ -331,7 +331,9 @@ class _FileFields:
         origin: Any = node.origin
         if type(origin) not in _OF_FILE or len(origin) == 2:
             return self._unnamed(result, b"")
-        _, _, op_type, domain, output, name, rest, attributes = origin  # faster than its `fields`
+        op_type, domain, output, name, rest, attributes = origin[2:8]  # faster than its `fields`
+        if len(origin) > 8:  # a pass made it of several
+            rest = _derived(origin.fields, is_whole=True)
         if op_type == node.op_type and domain == node.domain:
             if output == result:
                 return name, rest, attributes
@@ -362,31 +364,40 @@ class _FileFields:
 
 _NONE: tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]] = (None, b"", ())
 _OF_FILE = frozenset({Imported, Loaded})
-_GROUPS = (b"namespace", b"pkg.torch.onnx.class_hierarchy", b"pkg.torch.onnx.name_scopes")
+_SOURCE = notes.NODE_SOURCE.encode()
+_GROUPS = frozenset({b"namespace", b"pkg.torch.onnx.class_hierarchy", b"pkg.torch.onnx.name_scopes"})
 """The keys of PyTorch's metadata by which viewers and profilers group nodes."""
 
 
 @functools.lru_cache(4096)
-def _derived(fields: NodeFields) -> bytes:
-    """Return the fields of a node that a pass made of a node of a file."""
+def _derived(fields: NodeFields, is_whole: bool = False) -> bytes:
+    """Return the fields of a node that a pass made of nodes of a file. is_whole: with all those of the last node."""
     content = memoryview(fields.rest)
     groups = []
     for number, start, first, end in fields_of(content):
-        keys = (content[first + a : first + b] for own, _, a, b in fields_of(content[first:end]) if own == 1)
-        if number == 9 and any(key in _GROUPS for key in keys):
+        properties = fields_of(content[first:end]) if number == 9 else ()
+        keys = {bytes(content[first + a : first + b]) for own, _, a, b in properties if own == 1}
+        if keys & _GROUPS or (is_whole and _SOURCE not in keys):
             groups.append(content[start:end])
-    return b"".join((*groups, metadata(9, {notes.NODE_SOURCE: fields.label})))
+    return b"".join((*groups, metadata(9, _sources(fields))))
+
+
+def _sources(fields: NodeFields) -> dict[str, str]:
+    """Return the metadata that names the nodes of a file that a pass made one of."""
+    return {notes.NODE_SOURCE: ", ".join(fields.sources or (fields.label,))}
 
 
 def _of_constant(producer: Constant) -> bytes:
-    """Return the fields of a TensorProto that was a Constant node of a file: of that node, and its name."""
+    """Return the fields of a TensorProto that was a Constant node of a file, or was folded: the names of the nodes."""
     fields = producer.origin.fields if isinstance(producer.origin, OfFile) else None
+    if fields is not None and fields.sources:
+        return metadata(16, _sources(fields))
     if fields is None or (fields.op_type, fields.domain) != ("Constant", "") or not (fields.name or fields.rest):
         return b""
     content = memoryview(fields.rest)
     numbers = {6: 12, 9: 16}  # doc_string, metadata_props
     parts = [block(numbers[own], bytes(content[a:b])) for own, _, a, b in fields_of(content) if own in numbers]
-    return b"".join((*parts, metadata(16, {notes.NODE_SOURCE: fields.label})))
+    return b"".join((*parts, metadata(16, _sources(fields))))
 
 
 def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope, fields: _FileFields | None) -> bytes:

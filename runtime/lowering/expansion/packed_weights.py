@@ -27,6 +27,7 @@ from graphcore.runtime.lowering.expansion import composed
 from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.support.source_lines import OfFile
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -281,6 +282,9 @@ def _fuse_bias(node: Node, uses: Counter[int]) -> bool:
         position = _POSITIONS[product.op_type]
         change(product, inputs=(*product.inputs, *(None,) * (position - len(product.inputs)), bias))
         change(last, outputs=node.outputs)
+        for part in {id(last): last, id(product): product}.values():
+            if isinstance(part.origin, OfFile):
+                change(part, origin=part.origin.with_sources([part.origin, node.origin]))
         change(node.outputs[0], producer=last)
         return True
     return False
