@@ -61,8 +61,19 @@ def test_server_loads_graphs_and_files(tmp_path: Path) -> None:
     graph = graphs()["floats"]
     graph.export(tmp_path / "file.onnx")
     model = gc.InferenceSession().load(graph)
-    sources = {"model": model, "graph": graph, "path": tmp_path / "file.onnx", "text": str(tmp_path / "file.onnx")}
-    for source, name in ((model, model.name), (graph, graph.name), (tmp_path / "file.onnx", "file"), (sources, "path")):
+    sources: dict[str, Any] = {
+        "model": model,
+        "graph": graph,
+        "path": tmp_path / "file.onnx",
+        "text": str(tmp_path / "file.onnx"),
+    }
+    cases: list[tuple[Any, str]] = [
+        (model, model.name),
+        (graph, graph.name),
+        (tmp_path / "file.onnx", "file"),
+        (sources, "path"),
+    ]
+    for source, name in cases:
         with HttpServer(source) as server:
             client = triton.InferenceServerClient(server.url)
             assert client.is_model_ready(name)

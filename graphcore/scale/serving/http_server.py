@@ -55,7 +55,7 @@ class HttpServer:
         require("serve", "graphcore.scale.HttpServer")
         from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
-        sources = by_name("serve", models)
+        sources: dict[str, Any] = by_name("serve", models)
         session = InferenceSession()
         loaded = {name: each if isinstance(each, Model) else session.load(each) for name, each in sources.items()}
         self._serving = Serving(loaded, **options)
@@ -87,7 +87,7 @@ class HttpServer:
         self.close()
 
 
-def name_of(path: str) -> str:
+def name_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the model in a file."""
     return os.path.splitext(os.path.basename(path))[0]
 
@@ -100,8 +100,9 @@ def by_name(what: str, models: S | Mapping[str, S]) -> dict[str, S]:
     if isinstance(models, Mapping):
         named = dict(models)
     else:
-        is_file = isinstance(models, (str, os.PathLike))
-        named = {name_of(os.fspath(models)) if is_file else getattr(models, "name", "model"): models}
+        named = {
+            name_of(models) if isinstance(models, (str, os.PathLike)) else getattr(models, "name", "model"): models
+        }
     for name in named:
         if not isinstance(name, str) or not name or "/" in name or "?" in name:
             raise GraphError(
