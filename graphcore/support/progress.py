@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
+from graphcore.support import notebook
+
 ProgressOption: TypeAlias = bool | Callable[[int, int | None], None]
 """The type of arguments `progress`: False for none, True for a line on stderr, or a function of the number of completed
 items and their total (None if it is unknown)."""
@@ -17,7 +19,10 @@ _WIDTH = 24
 
 
 class Progress:
-    """A progress line on stderr, updated in place: `[======      ] 5/20 items, 3.1 a second`."""
+    """A progress line, updated in place: `[======      ] 5/20 items, 3.1 a second`.
+
+    It is written to stderr; in a notebook it is a bar below the cell.
+    """
 
     def __init__(self, total: int | None, what: str) -> None:
         """total: the number of items, None if unknown. what: the plural noun for the items."""
@@ -25,26 +30,34 @@ class Progress:
         self._what = what
         self._started = self._displayed = time.perf_counter()
         self._text = ""
+        self._done = 0
+        self._display = notebook.display()
 
     def show(self, done: int) -> None:
         """Show the number of completed items, at most ten times a second."""
         now = time.perf_counter()
         rate = f"{self._what}, {done / max(now - self._started, 1e-9):.1f} a second"
-        if self._total is None:
-            self._text = f"\r{done} {rate}"
+        self._done = done
+        if self._total is None or self._display is not None:
+            self._text = f"{done}{'' if self._total is None else f'/{self._total}'} {rate}"
         else:
             bar = "=" * (_WIDTH * min(done, self._total) // max(1, self._total))
-            self._text = f"\r[{bar:<{_WIDTH}}] {done}/{self._total} {rate}"
+            self._text = f"[{bar:<{_WIDTH}}] {done}/{self._total} {rate}"
         if now - self._displayed > _INTERVAL:
             self._displayed = now
-            sys.stderr.write(self._text)
-            sys.stderr.flush()
+            self._write("")
 
     def close(self) -> None:
         """Write the line a last time, with a line break."""
         if self._text:
-            sys.stderr.write(f"{self._text}\n")
-            sys.stderr.flush()
+            self._write("\n")
+
+    def _write(self, end: str) -> None:
+        if self._display is not None:
+            notebook.update(self._display, self._done, self._total, self._text)
+            return
+        sys.stderr.write(f"\r{self._text}{end}")
+        sys.stderr.flush()
 
 
 class ProgressDisplay(Protocol):

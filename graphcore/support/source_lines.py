@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from graphcore._version import FOLDER, PACKAGES
+from graphcore.support.notebook import cell_of
 
 # Packages beside graphcore/ may be linked into it: both paths belong to the library.
 _PACKAGES = tuple(
@@ -32,13 +33,14 @@ _MAX_LENGTH = 160
 
 
 class Line(NamedTuple):
-    """A line of user code, printed as `file.py:12`."""
+    """A line of user code, printed as `file.py:12`, and as `Cell In[3], line 5` in a notebook."""
 
     path: str
     number: int
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.path)}:{self.number}"
+        cell = cell_of(self.path)
+        return f"{cell}, line {self.number}" if cell else f"{os.path.basename(self.path)}:{self.number}"
 
     @property
     def text(self) -> str:
