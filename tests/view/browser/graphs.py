@@ -131,3 +131,22 @@ def bodies_data() -> Data:
 @functools.cache
 def large_data(*, layers: bool) -> Data:
     return page_data(large(20_000, layers=layers), PageOptions(targets=[], statistics=False))
+
+
+def stacked(layers: int) -> Graph:
+    """Return layers `mol_layer_1`, ... between an embedding and a head, and blocks that alternate with pooling."""
+    graph = Graph("stacked", {"x": TensorType(DType.float32, ["n", 4]), "mask": TensorType(DType.float32, ["n", 1])})
+    x, mask = graph["x"], graph["mask"]
+    with graph.layer("embed"):
+        x = ops.tanh(ops.exp(x))
+    for number in range(1, layers + 1):
+        with graph.layer(f"mol_layer_{number}"):
+            x = ops.add(ops.mul(x, mask), ops.relu(x))
+    for number in range(3):
+        with graph.layer(f"block.{number}"):
+            x = ops.tanh(ops.abs(x))
+        with graph.layer(f"pool{number}"):
+            x = ops.sin(ops.abs(x))
+    with graph.layer("head"):
+        graph.output(ops.sigmoid(ops.relu(x)))
+    return graph

@@ -14,7 +14,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import Opened
 from tests.view.browser.conftest import Show
-from tests.view.browser.graphs import Data, bodies_data, large_data, small_data, unet_data
+from tests.view.browser.graphs import Data, bodies_data, large_data, small_data, stacked, unet_data
 
 pytestmark = pytest.mark.browser
 
@@ -52,6 +52,7 @@ GRAPHS: dict[str, Callable[[], Data]] = {
     "unet": unet_data,
     "bodies": bodies_data,
     "dense": lambda: dense(60),
+    "stacked": lambda: page_data(stacked(8), PageOptions(targets=[])),
     **{f"tangled{seed}": functools.partial(tangled, seed) for seed in range(4)},
 }
 
@@ -228,3 +229,31 @@ def test_identity_of_a_weight_is_drawn_as_the_weight(show: Show) -> None:
         opened.page.keyboard.press("Enter")
         opened.until("document.querySelector('aside h2').textContent === 'MatMul'")
         assert opened.page.evaluate("graphcore.viewer.isFound(graphcore.viewer.selected)")
+
+
+def test_numbered_layers_are_joined_and_have_the_color_of_their_kind(show: Show) -> None:
+    data = page_data(stacked(8), PageOptions(targets=[]))
+    with show(data) as opened:
+        opened.page.evaluate("graphcore.viewer.closeAll()")
+        blocks = [f"{kind}{number}" for number in range(3) for kind in ("block.", "pool")]
+        titles = [box["title"] for box in opened.boxes() if box["kind"] == "scope"]
+        assert titles == ["embed", "mol_layer ×8", *blocks, "head"]
+        kinds = opened.page.evaluate(
+            """graphcore.viewer.inside.boxes.filter(({ item }) => item.kind === "scope")
+            .map(({ item }) => graphcore.viewer.faces.face(item).kind)"""
+        )
+        assert kinds == [-1, 0, 1, 2, 1, 2, 1, 2, -1]
+        opened.select(next(node["name"] for node in data["graph"]["nodes"] if "mol_layer_5" in node["name"]))
+        titles = [box["title"] for box in opened.boxes() if box["kind"] == "scope"]
+        assert [title for title in titles if "mol" in title] == [
+            "mol_layer ×8",
+            *[f"mol_layer_{i + 1}" for i in range(8)],
+        ]
+        assert "mol_layer ×8" in opened.page.inner_text("aside nav")
+
+
+@pytest.mark.parametrize("name", ["tangled0", "unet"])
+def test_numbered_layers_stay_apart_when_others_read_them(show: Show, name: str) -> None:
+    with show(GRAPHS[name]()) as opened:
+        opened.page.evaluate("graphcore.viewer.closeAll()")
+        assert not [box["title"] for box in opened.boxes() if "×" in box["title"]]

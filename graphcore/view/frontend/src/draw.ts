@@ -1,6 +1,6 @@
 /** Draw boxes and routes on a canvas: only the visible part, with fewer details at smaller scales. */
 import { itemKey, scopeOf, type Box, type Inside, type Route } from "./boxes";
-import { SIZE, type Faces } from "./paint";
+import { SIZE, type Face, type Faces } from "./paint";
 import type { Theme } from "./theme";
 import type { Item } from "./tree";
 
@@ -144,7 +144,7 @@ function drawTitle(pen: Pen, box: Box, x: number, y: number): void {
   const size = Math.min(SIZE.title, 22 / Math.max(pen.scale, 0.3));
   context.font = `600 ${size}px ${theme.ui}`;
   const width = context.measureText(face.title).width;
-  context.fillStyle = scopeOf(box.item)?.kind === "node" ? theme.family[face.family] : theme.colour.sheet;
+  context.fillStyle = headOf(theme, face, box.item, theme.colour.sheet, pen.marks.colour(box.item) !== null);
   context.strokeStyle = theme.colour["scope-line"];
   context.lineWidth = 1;
   context.beginPath();
@@ -154,6 +154,12 @@ function drawTitle(pen: Pen, box: Box, x: number, y: number): void {
   context.fillStyle = theme.colour.ink;
   context.fillText(face.title, x + 15, y + 18.5);
   drawSign(context, x + 8 + width + 20, y + 18, true, theme.colour.quiet);
+}
+
+/** The colour of an operator's family, or of a kind of numbered layers unless an overlay has colours of its own. */
+function headOf(theme: Theme, face: Face, item: Item, usual: string, painted: boolean): string {
+  if (!face.opens || scopeOf(item)?.kind === "node") return theme.family[face.family];
+  return painted || face.kind < 0 ? usual : theme.words[face.kind % theme.words.length];
 }
 
 /** A minus sign for an open scope, a plus sign for a closed one. */
@@ -175,7 +181,7 @@ function drawBox(pen: Pen, box: Box, x: number, y: number): void {
   const face = faces.face(box.item);
   const overlay = marks.colour(box.item);
   const line = frame(pen, box);
-  const head = overlay?.fill ?? (face.opens && scopeOf(box.item)?.kind !== "node" ? theme.colour.pile : theme.family[face.family]);
+  const head = overlay?.fill ?? headOf(theme, face, box.item, theme.colour.pile, false);
   const end = box.item.kind === "value";
   const corner = end ? box.height / 2 : CORNER;
   if (face.opens) drawPile(pen, box, x, y, line.line);

@@ -1,7 +1,7 @@
 /** The colours and texts of an overlay, its legend, and its table of the largest values. */
 import { h, name } from "./dom";
 import type { Graph, Overlay } from "./model";
-import { opText, quantityText } from "./text";
+import { opText, quantityText, tally } from "./text";
 import { between, type Theme } from "./theme";
 import { nodesIn, type Item, type Scope } from "./tree";
 
@@ -24,12 +24,8 @@ export class Painted {
 
   constructor(readonly overlay: Overlay, private readonly graph: Graph, private readonly theme: Theme) {
     for (const [node, value, text] of overlay.numbers ?? []) this.numbers.set(node, { value, text });
-    const counts = new Map<string, number>();
-    for (const [node, category, text] of overlay.words ?? []) {
-      this.words.set(node, { category, text });
-      counts.set(category, (counts.get(category) ?? 0) + 1);
-    }
-    this.categories = [...counts].sort((a, b) => b[1] - a[1]);
+    for (const [node, category, text] of overlay.words ?? []) this.words.set(node, { category, text });
+    this.categories = tally((overlay.words ?? []).map((word) => word[1]));
     this.greatest = Math.max(0, ...[...this.numbers.values()].map((number) => Math.abs(number.value)));
   }
 
@@ -81,12 +77,7 @@ export class Painted {
   }
 
   private ofWords(scope: Scope): Colour | null {
-    const counts = new Map<string, number>();
-    for (const node of nodesIn(scope)) {
-      const word = this.words.get(node);
-      if (word !== undefined) counts.set(word.category, (counts.get(word.category) ?? 0) + 1);
-    }
-    const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+    const sorted = tally(nodesIn(scope).flatMap((node) => this.words.get(node)?.category ?? []));
     if (sorted.length === 0) return this.blank();
     const text = sorted.length === 1 ? sorted[0][0] : sorted.slice(0, 3).map(([category, count]) => `${category} ×${count}`).join(", ");
     return { fill: this.ofCategory(sorted[0][0]), text };

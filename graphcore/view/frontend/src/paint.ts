@@ -1,7 +1,8 @@
 /** The look of a box: its text and size, measured once and drawn often. */
 import type { Graph } from "./model";
 import { familyOf, type Family } from "./ops";
-import { countText, plain, resultText, typeText } from "./text";
+import { kindOf } from "./sections";
+import { countText, plain, resultText, tally, typeText } from "./text";
 import { nodesIn, type Item, type Scope } from "./tree";
 
 export interface Face {
@@ -12,6 +13,8 @@ export interface Face {
   /** A cast that promotion inserted: its border is dashed. */
   implicit: boolean;
   opens: boolean;
+  /** The number of its kind, for layers that are numbered; -1 for others. */
+  kind: number;
 }
 
 const TITLE = 600;
@@ -25,7 +28,12 @@ export class Faces {
   private readonly widths = new Map<string, number>();
   private readonly pen = document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
 
-  constructor(private readonly graph: Graph, private readonly ui: string) {}
+  /** Kinds of numbered layers, the most common first. */
+  private readonly kinds: string[];
+
+  constructor(private readonly graph: Graph, private readonly ui: string) {
+    this.kinds = tally(graph.groups.flatMap((group) => kindOf(group.name) ?? [])).flatMap(([kind, count]) => (count > 1 ? [kind] : []));
+  }
 
   face(item: Item): Face {
     const key = item.kind === "scope" ? `s${item.scope.id}` : item.kind === "node" ? `n${item.node}` : `${item.role}${item.value}`;
@@ -70,20 +78,21 @@ export class Faces {
       lines.push(plain(`${as} ${what}`, WIDEST_LINE));
     }
     if (constants.length > WEIGHTS_SHOWN) lines.push(`… ${constants.length - WEIGHTS_SHOWN} more`);
-    return { title: plain(node.op, WIDEST_TITLE), lines: lines.filter((line) => line !== ""), family: familyOf(node.op), implicit: node.cast?.implicit === true, opens: false };
+    return { title: plain(node.op, WIDEST_TITLE), lines: lines.filter((line) => line !== ""), family: familyOf(node.op), implicit: node.cast?.implicit === true, opens: false, kind: -1 };
   }
 
   private ofValue(index: number): Face {
     const value = this.graph.values[index];
-    return { title: plain(value.name, WIDEST_TITLE), lines: [plain(typeText(value), WIDEST_LINE)], family: "end", implicit: false, opens: false };
+    return { title: plain(value.name, WIDEST_TITLE), lines: [plain(typeText(value), WIDEST_LINE)], family: "end", implicit: false, opens: false, kind: -1 };
   }
 
   private ofScope(scope: Scope): Face {
     if (scope.node >= 0) return { ...this.ofNode(scope.node), opens: true };
-    const ops = new Map<string, number>();
-    for (const node of nodesIn(scope)) ops.set(this.graph.nodes[node].op, (ops.get(this.graph.nodes[node].op) ?? 0) + 1);
-    const top = [...ops].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([op, count]) => (count > 1 ? `${op} ×${count}` : op));
-    return { title: plain(scope.name === "" ? scope.kind : scope.name, WIDEST_TITLE), lines: [countText(scope.total, "node"), plain(top.join(", "), WIDEST_LINE)], family: "math", implicit: false, opens: true };
+    const kind = scope.kind === "layers" ? scope.name.replace(/ ?\u00d7\d+$/, "") : kindOf(scope.name);
+    const layers = scope.kind === "layers" ? [] : tally(scope.items.flatMap((item) => (item.kind === "scope" ? (kindOf(item.scope.name) ?? []) : []))).filter(([name, count]) => name !== "" && count > 1);
+    const counts = layers.length > 0 ? layers : tally(nodesIn(scope).map((node) => this.graph.nodes[node].op));
+    const top = counts.slice(0, 3).map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));
+    return { title: plain(scope.name === "" ? scope.kind : scope.name, WIDEST_TITLE), lines: [countText(scope.total, "node"), plain(top.join(", "), WIDEST_LINE)], family: "math", implicit: false, opens: true, kind: kind === null ? -1 : this.kinds.indexOf(kind) };
   }
 }
 

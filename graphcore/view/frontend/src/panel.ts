@@ -3,7 +3,7 @@ import type { App } from "./app";
 import { button, h, name, type Child } from "./dom";
 import type { Graph, Node, Reason, Source, Value } from "./model";
 import { statistics } from "./statistics";
-import { bytesText, countText, fileText, opText, targetText, typeText } from "./text";
+import { bytesText, countText, fileText, opText, tally, targetText, typeText } from "./text";
 import { nodesIn, type Item, type Scope } from "./tree";
 import type { Viewer } from "./viewer";
 
@@ -161,17 +161,16 @@ function ofValue(app: App, viewer: Viewer, index: number): Child[] {
 }
 
 function opsTable(app: App, graph: Graph, nodes: number[]): HTMLElement | null {
-  const counts = new Map<string, number>();
-  for (const node of nodes) counts.set(opText(graph.nodes[node]), (counts.get(opText(graph.nodes[node])) ?? 0) + 1);
-  if (counts.size === 0) return null;
-  const rows = [...counts].sort((a, b) => b[1] - a[1]).map(([op, count]) =>
+  const counts = tally(nodes.map((node) => opText(graph.nodes[node])));
+  if (counts.length === 0) return null;
+  const rows = counts.map(([op, count]) =>
     h("tr", {}, h("td", {}, button(op, () => app.searchFor(`op:${op}`), { class: "link" })), h("td", { class: "number" }, count.toLocaleString("en"))),
   );
   return h("table", {}, h("tbody", {}, ...rows));
 }
 
 function ofScope(app: App, viewer: Viewer, scope: Scope): Child[] {
-  const kind = scope.kind === "section" ? "A section of a long list of nodes" : scope.kind;
+  const kind = scope.kind === "section" ? "A section of a long list of nodes" : scope.kind === "layers" ? "layers of one kind" : scope.kind;
   return [
     ...titled(app, scope.name || scope.kind, `${kind}, ${countText(scope.total, "node")}`),
     scope.parent === null ? null : path(app, viewer, scope.parent),

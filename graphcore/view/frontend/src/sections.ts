@@ -1,4 +1,5 @@
-/** Cut a scope of too many items into sections, at positions with the fewest crossing values.
+/** Join the items of a scope: chains of numbered layers become one, and too many items are cut into sections, at positions with the
+ * fewest crossing values.
  *
  * A layered layout of 20,000 nodes takes minutes; one of 140 is fast, and more would be hard to read.
  */
@@ -7,6 +8,34 @@ import type { Item, Scope, Tree } from "./tree";
 
 /** Items that a scope may have before it is cut. */
 const MOST = 300;
+
+/** Numbered layers that are joined, at least. */
+const CHAIN = 4;
+
+/** Return the kind of a numbered layer: `mol_layer` of `mol_layer_1`, `layer/attention` of `layer.0/attention`; null for another name. */
+export function kindOf(name: string): string | null {
+  const kind = name.replace(/[._-]?\d+(?=$|\/)/g, "");
+  return kind === name ? null : kind.replace(/^\//, "");
+}
+
+/** Join each chain of numbered layers of one kind, of which only the last one is read elsewhere, to one scope. */
+export function joinLayers(tree: Tree, scope: Scope): void {
+  const { items } = scope;
+  const kinds = items.map((item) => (item.kind === "scope" && item.scope.kind === "layer" ? kindOf(item.scope.name) : null));
+  const starts = kinds.flatMap((kind, at) => (kind !== null && kind !== kinds[at - 1] ? [at] : []));
+  const chains = starts.map((from) => ({ from, to: from + [...kinds, null].slice(from).findIndex((kind) => kind !== kinds[from]) })).filter(({ from, to }) => to - from >= CHAIN && to - from < items.length);
+  if (chains.length === 0) return;
+  const links = new Links(tree, scope);
+  const leaving = new Set(links.outgoing.values());
+  for (const { from, to } of chains.reverse()) {
+    const read = links.between.some((link) => link.from >= from && link.from < to - 1 && (link.to < from || link.to >= to));
+    if (read || [...leaving].some((at) => at >= from && at < to - 1)) continue;
+    const layers = tree.scope(`${kinds[from]} ×${to - from}`.trim(), "layers", scope, -1);
+    layers.items = items.slice(from, to);
+    for (const item of layers.items) move(tree, item, layers);
+    items.splice(from, to - from, { kind: "scope", scope: layers });
+  }
+}
 
 /** Cut `scope` into sections if it is too long; a no-op for others. */
 export function inSections(tree: Tree, scope: Scope): void {

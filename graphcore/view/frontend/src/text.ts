@@ -52,6 +52,13 @@ export function countText(count: number, what: string): string {
   return `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 }
 
+/** Return each text with its count, the most common first. */
+export function tally(texts: string[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const text of texts) counts.set(text, (counts.get(text) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]);
+}
+
 export function targetText(lowered: Lowered): string {
   return /^\d/.test(lowered.runtime) ? `${lowered.target}, onnxruntime ${lowered.runtime}` : `${lowered.target}, ${lowered.runtime}`;
 }

@@ -1,13 +1,13 @@
 /** The tree of scopes: the graph, its layers, nodes with bodies, and sections of scopes that are too long to draw at once. */
 import type { Graph } from "./model";
-import { inSections } from "./sections";
+import { inSections, joinLayers } from "./sections";
 
 export type Item = { kind: "node"; node: number } | { kind: "scope"; scope: Scope } | { kind: "value"; value: number; role: "input" | "output" };
 
 export interface Scope {
   id: number;
   name: string;
-  kind: "graph" | "layer" | "body" | "function" | "section" | "node";
+  kind: "graph" | "layer" | "body" | "function" | "layers" | "section" | "node";
   parent: Scope | null;
   /** The node that this scope shows with its bodies, or -1. */
   node: number;
@@ -53,6 +53,7 @@ export class Tree {
     this.fillItems();
     this.placeEnds();
     this.placeResults(groups);
+    for (const scope of [...this.scopes]) joinLayers(this, scope);
     for (const scope of [...this.scopes]) inSections(this, scope);
     this.count(this.root);
   }
