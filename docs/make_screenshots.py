@@ -9,8 +9,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import Opened, missing, opened, started
-from tests.view.browser.graphs import Data, large_data, small_data, unet_data
+from tests.view.browser.graphs import Data, large_data, small_data, stacked, unet_data
 
 IMAGES = Path(__file__).parent / "images"
 LIMIT = 200_000
@@ -54,11 +55,24 @@ def lowering(shown: Opened) -> None:
     shown.page.wait_for_selector("dialog[data-ready]")
 
 
+def weights(shown: Opened) -> None:
+    """Select a product, and scroll to its weight."""
+    shown.select(first(small_data(), "MatMul"))
+    shown.page.locator("aside .card", has_text="weight w").scroll_into_view_if_needed()
+
+
+def layers(shown: Opened) -> None:
+    """Close the groups of numbered layers."""
+    shown.page.evaluate("graphcore.viewer.closeAll()")
+
+
 PICTURES: dict[str, tuple[Callable[[], Data], Callable[[Opened], None], bool, int]] = {
     "cast": (small_data, cast, False, 760),
     "unet": (unet_data, unet, False, 900),
     "large": (lambda: large_data(layers=True), search, True, 760),
     "lowering": (small_data, lowering, False, 760),
+    "weights": (small_data, weights, False, 640),
+    "layers": (lambda: page_data(stacked(8), PageOptions(targets=[])), layers, False, 640),
 }
 """Of each picture: the data, what is done to the page, whether it is dark, and its height."""
 
