@@ -165,7 +165,7 @@ def _attach_all() -> None:
         operands = _MATRICES if name == "matmul" else _OPERANDS
         _attach_method(f"__r{name}__", _reflected(binary, operands))
         _attach_method(f"__i{name}__", _in_place(binary, operands))
-    _attach_method("__contains__", _contains)
+    _attach_method("__contains__", lambda self, item, /: bool(_searching.any(_elementwise.equal(self, item))))
     _attach("__getitem__", subscript)
     _attach("__setitem__", setitem)
     _attach("mT", property(_manipulation.matrix_transpose))
@@ -223,10 +223,6 @@ def _in_place(function: _Function, operands: tuple[type, ...]) -> _Function:
         return self
 
     return call
-
-
-def _contains(self: Array, item: object, /) -> bool:
-    return bool(_searching.any(_elementwise.equal(self, item)))
 
 
 _attach_all()

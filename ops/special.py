@@ -93,10 +93,6 @@ def _cbrt(x: Symbol) -> Symbol:
     return e.where(e.equal(e.emit("Add", x, x), x), x, result)  # zeros and infinities are their own roots
 
 
-def _rcbrt(x: Symbol) -> Symbol:
-    return e.emit("Reciprocal", _cbrt(x))
-
-
 # The gamma function
 
 
@@ -245,7 +241,7 @@ def _digamma(x: Symbol) -> Symbol:
 
 
 cbrt = _function("cbrt", "Cbrt", "The cube root, negative for negative numbers. C's and NumPy's cbrt.", _cbrt)
-rcbrt = _function("rcbrt", "ReciprocalCbrt", "1 / cbrt(x). CUDA's rcbrt.", _rcbrt)
+rcbrt = _function("rcbrt", "ReciprocalCbrt", "1 / cbrt(x). CUDA's rcbrt.", lambda x: e.emit("Reciprocal", _cbrt(x)))
 exp10 = _function(
     "exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x), has_fast_form=True
 )

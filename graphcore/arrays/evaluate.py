@@ -205,14 +205,6 @@ def _expanded(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: 
     return np.broadcast_to(arrays[0], shape)
 
 
-def _transposed(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    return np.asarray(np.transpose(arrays[0], attributes.get("perm")))
-
-
-def _joined(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    return np.concatenate(arrays, axis=attributes["axis"])
-
-
 def _gathered(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
     x, indices = arrays
     axis = attributes.get("axis", 0)
@@ -281,8 +273,8 @@ _FOLDS: dict[str, Fold] = {
     "Squeeze": _reshaped,
     "Unsqueeze": _reshaped,
     "Expand": _expanded,
-    "Transpose": _transposed,
-    "Concat": _joined,
+    "Transpose": lambda arrays, dtypes, attributes, type_: np.asarray(np.transpose(arrays[0], attributes.get("perm"))),
+    "Concat": lambda arrays, dtypes, attributes, type_: np.concatenate(arrays, axis=attributes["axis"]),
     "Gather": _gathered,
     "Slice": _sliced,
 }

@@ -136,7 +136,7 @@ def traced(
         scope.building = before
     leaves: list[Any] = []
     place = f"function {name!r}"
-    results = structure_of(returned, _is_single, leaves, f"{place}: ")
+    results = structure_of(returned, lambda value: not isinstance(value, (tuple, list, dict)), leaves, f"{place}: ")
     others = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
     if others or not leaves:
         what = type(others[0] if others else returned).__name__
@@ -367,10 +367,6 @@ def function(function: Callable[..., Any] | None = None, *, name: str | None = N
 
 def _refuse_function(what: str, value: object) -> NoReturn:
     raise GraphError(f"{what}: must be a function, got {type(value).__name__}", help="pass a function of Symbols")
-
-
-def _is_single(value: object) -> bool:
-    return not isinstance(value, (tuple, list, dict))
 
 
 def _is_operand(value: object) -> bool:

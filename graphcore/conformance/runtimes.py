@@ -157,12 +157,8 @@ def _array(described: Mapping[str, Any]) -> Any:
     return np.frombuffer(data, np.dtype(described["type"])).reshape(described["dims"])
 
 
-def _graphcore(provider: str) -> Callable[[Any], Any]:
-    return InferenceSession(provider).load
-
-
 RUNTIMES: Mapping[str, Callable[[str], Callable[[Any], Any]]] = {
-    "graphcore": _graphcore,
+    "graphcore": lambda provider: InferenceSession(provider).load,
     "onnxruntime": lambda provider: lambda model: OrtModel(model.SerializeToString(), provider),
     "onnxruntime-web": lambda provider: WebRuntime().load,
     "openvino": lambda provider: _OpenVino,

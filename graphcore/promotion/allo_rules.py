@@ -70,10 +70,6 @@ def common_numeric(system: Style, dtypes: Sequence[DType]) -> DType | None:
     return _common_integer(system, dtypes)
 
 
-def _without_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
-    return None if DType.index in dtypes else common_numeric(system, dtypes)
-
-
 def _common_bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
     lhs, rhs = dtypes
     return DType.index if lhs is DType.index and rhs is DType.index else _common_integer(system, dtypes)
@@ -101,10 +97,6 @@ def _negated(system: Style, dtypes: Sequence[DType]) -> DType | None:
 
 def _same(system: Style, dtypes: Sequence[DType]) -> DType | None:
     return dtypes[0]
-
-
-def _same_but_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
-    return None if dtypes[0] is DType.index else dtypes[0]
 
 
 def _same_bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
@@ -137,14 +129,14 @@ SPECIAL = (
 
 HLS: dict[str, Rule] = {
     **dict.fromkeys((*NUMERIC, *COMPARISONS), common_numeric),
-    "pow": _without_index,
+    "pow": lambda system, dtypes: None if DType.index in dtypes else common_numeric(system, dtypes),
     **dict.fromkeys(BITWISE, _common_bits),
     **dict.fromkeys(SHIFTS, _left),
     **dict.fromkeys(LOGICAL, _truth),
     "neg": _negated,
     "invert": _same_bits,
     "pos": _same,
-    "abs": _same_but_index,
+    "abs": lambda system, dtypes: None if dtypes[0] is DType.index else dtypes[0],
     **dict.fromkeys(SPECIAL, _special),
 }
 """The rules of hls by operator; sums and products of integers follow `sum_type` and `product_type` instead."""

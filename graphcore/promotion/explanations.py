@@ -262,10 +262,6 @@ def _allo_common(rules: Allo, pair: _DTypePair) -> str:
     return "signed with unsigned: the signed one, which is wider"
 
 
-def _in_jax(rules: jax.Jax, pair: _DTypePair, met: DType) -> str:
-    return jax.reason(rules, pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous))
-
-
 _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _DTypePair, DType], str]], ...] = (
     (LatticeSystem, _on_lattice),
     (TableSystem, _in_table),
@@ -274,6 +270,6 @@ _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _DTypePair, DType], 
     (ArrayApi, _in_array_api),
     (Allo, _in_allo),
     (numpy.NumPy, lambda rules, pair, met: numpy.reason(*pair.dtypes)),
-    (jax.Jax, _in_jax),
+    (jax.Jax, lambda rules, pair, met: jax.reason(rules, pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous))),
     (torch.Torch, lambda rules, pair, met: torch.reason(*pair.dtypes)),
 )

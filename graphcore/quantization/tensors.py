@@ -297,10 +297,6 @@ def _q5_1(b: _Blocks) -> _Blocks:
     return _half(b[:, :2]) * values.astype(np.float32) + _half(b[:, 2:4])
 
 
-def _q8_0(b: _Blocks) -> _Blocks:
-    return _half(b[:, :2]) * b[:, 2:].view(np.int8).astype(np.float32)
-
-
 def _q2_k(b: _Blocks) -> _Blocks:
     scales, values = b[:, :16], _fields(b[:, 16:80], 32, 2).astype(np.float32)
     steps = _half(b[:, 80:82]) * (scales & np.uint8(15)).astype(np.float32)
@@ -345,7 +341,7 @@ BLOCKS = {
     "Q4_1": GgufBlock(32, 20, _q4_1),
     "Q5_0": GgufBlock(32, 22, _q5_0),
     "Q5_1": GgufBlock(32, 24, _q5_1),
-    "Q8_0": GgufBlock(32, 34, _q8_0),
+    "Q8_0": GgufBlock(32, 34, lambda b: _half(b[:, :2]) * b[:, 2:].view(np.int8).astype(np.float32)),
     "Q2_K": GgufBlock(256, 84, _q2_k),
     "Q3_K": GgufBlock(256, 110, _q3_k),
     "Q4_K": GgufBlock(256, 144, _decode_parts(_q4_k), _q4_k),

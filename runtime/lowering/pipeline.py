@@ -116,14 +116,6 @@ def onnx_op_types(summary: Summary) -> Set[str]:
 # Passes that need more than a graph
 
 
-def _expose_buffers(summary: Summary, lowering: LoweringRun) -> Graph:
-    return exposed(summary.graph)
-
-
-def _resolve_custom_ops(summary: Summary, lowering: LoweringRun) -> Graph | None:
-    return _if_changed(functions.resolved(summary.graph, lowering.rules.target.name, lowering.newest.runtime), summary)
-
-
 def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
     return summary.graph.optimize()
 
@@ -155,21 +147,9 @@ def _inline_or_keep(summary: Summary, lowering: LoweringRun) -> Graph:
     return functions.inlined(summary.graph)
 
 
-def _store_complex(summary: Summary, lowering: LoweringRun) -> Graph:
-    return complex_numbers.store(summary.graph, fast=lowering.precision == "fast")
-
-
-def _expand(summary: Summary, lowering: LoweringRun) -> Graph | None:
-    return _if_changed(expand(summary.graph, lowering.rules), summary)
-
-
 def _legalise(summary: Summary, lowering: LoweringRun) -> Graph:
     fast = lowering.precision == "fast" and lowering.rules.decomposes
     return legalise(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None)
-
-
-def _fuse_biases(summary: Summary, lowering: LoweringRun) -> Graph | None:
-    return summary.graph if packed_weights.fuse(summary.parts) else None
 
 
 def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
@@ -205,11 +185,14 @@ def _if_changed(result: Graph, summary: Summary) -> Graph | None:
 PREPARING: tuple[Pass, ...] = (
     Pass(
         "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
-        lambda summary, lowering: bool(summary.graph.buffers), _expose_buffers,
+        lambda summary, lowering: bool(summary.graph.buffers), lambda summary, lowering: exposed(summary.graph),
     ),
     Pass(
         "custom operators", "operators of other domains", "a body replaces a kernel that is missing or wrong",
-        lambda summary, lowering: bool(summary.domains), _resolve_custom_ops,
+        lambda summary, lowering: bool(summary.domains),
+        lambda summary, lowering: _if_changed(
+            functions.resolved(summary.graph, lowering.rules.target.name, lowering.newest.runtime), summary
+        ),
     ),
     Pass(
         "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
@@ -233,7 +216,8 @@ PREPARING: tuple[Pass, ...] = (
 LEGALISING: tuple[Pass, ...] = (
     Pass(
         "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion supports",
-        lambda summary, lowering: complex_numbers.needed(summary), _store_complex,
+        lambda summary, lowering: complex_numbers.needed(summary),
+        lambda summary, lowering: complex_numbers.store(summary.graph, fast=lowering.precision == "fast"),
     ),
     Pass(
         "ambiguous integers", "casts of such integers to narrower ones", "low bits do not need a wide dtype",
@@ -261,7 +245,8 @@ LEGALISING: tuple[Pass, ...] = (
     ),
     Pass(
         "expand", "operators of graphcore, or without a kernel", "other operators compute them",
-        lambda summary, lowering: LIBRARY in summary.domains or not summary.op_types.isdisjoint(EXPANSIONS), _expand,
+        lambda summary, lowering: LIBRARY in summary.domains or not summary.op_types.isdisjoint(EXPANSIONS),
+        lambda summary, lowering: _if_changed(expand(summary.graph, lowering.rules), summary),
     ),
     Pass(
         "legalise", "always", "every node legal, computed in another dtype, or decomposed",
@@ -272,7 +257,7 @@ LEGALISING: tuple[Pass, ...] = (
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
         "saves one write of the result",
         lambda summary, lowering: lowering.rules.target.packs_weights and packed_weights.may_fuse(summary),
-        _fuse_biases,
+        lambda summary, lowering: summary.graph if packed_weights.fuse(summary.parts) else None,
     ),
     Pass(
         "notes", "always", "dtypes, target and promotion for readers of the file",

@@ -38,10 +38,6 @@ class RiskyPattern:
     operators: frozenset[str] = frozenset()
 
 
-def _is_float64(symbol: Symbol) -> bool:
-    return isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.float64
-
-
 def _is_empty_constant(symbol: Symbol) -> bool:
     return isinstance(symbol.producer, Constant) and not symbol.producer.array.size
 
@@ -91,7 +87,8 @@ _DEQUANTISES = frozenset({"DequantizeLinear"})
 RISKY_PATTERNS: Mapping[str, RiskyPattern] = {
     # Their results have float32 kernels only, but they match float64 too; the last one fails on it.
     "float64": RiskyPattern(
-        _is_float64, ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip")
+        lambda symbol: isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.float64,
+        ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip"),
     ),
     # It treats a constant without elements as an added 0, or as a factor 1.
     "empty constants": RiskyPattern(_is_empty_constant, ("NoopElimination",)),

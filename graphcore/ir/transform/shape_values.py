@@ -113,10 +113,6 @@ def _shape_of(node: Node) -> Value:
 _Rule: TypeAlias = "Callable[[list[Value], Mapping[str, Any], TensorType], Value]"
 
 
-def _same(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
-    return values[0]
-
-
 def _flat(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
     """Squeeze, Unsqueeze and Reshape between scalars and vectors of one element."""
     (value, *_) = values
@@ -244,7 +240,7 @@ def _multiplied(values: list[Value], attributes: Mapping[str, Any], result: Tens
 
 VALUES: dict[str, _Rule] = {
     "ReduceProd": _multiplied,
-    "Identity": _same,
+    "Identity": lambda values, attributes, result: values[0],
     "Cast": lambda values, attributes, result: None if result.dtype is DType.bool else values[0],
     "Squeeze": _flat,
     "Unsqueeze": _flat,

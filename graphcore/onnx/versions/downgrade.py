@@ -92,10 +92,6 @@ def _axes_to_attribute(node: ReadNode) -> Converted:
     return None
 
 
-def _has_known_axis(node: ReadNode) -> bool:
-    return node.optional(2) is None or node.constant(2) is not None
-
-
 def _axis_to_attribute(node: ReadNode) -> Converted:
     """The axis of a Fourier transform was an attribute with another default."""
     axis = node.constant(2)
@@ -281,18 +277,10 @@ _WINDOWS = Downgrade(lambda node: _windows_to_end(node) is not None, _pad_to_end
 # Others
 
 
-def _has_no_third_axis(node: ReadNode) -> bool:
-    return node.rank(0) == 4
-
-
 def _modes_of_images(node: ReadNode) -> Converted:
     mode = node.attributes.get("mode", "linear")
     node.attributes["mode"] = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     return None
-
-
-def _has_no_lengths(node: ReadNode) -> bool:
-    return node.optional(6) is None
 
 
 def _drop_lengths(node: ReadNode) -> Converted:
@@ -304,15 +292,15 @@ _REDUCTIONS = sorted(name for name in MOVED if name.startswith("Reduce") and nam
 
 ROWS: Mapping[str, Mapping[int, Downgrade]] = {
     "Attention": {
-        24: Downgrade(_has_no_lengths, _drop_lengths),
+        24: Downgrade(lambda node: node.optional(6) is None, _drop_lengths),
         25: only({"left_window_size": -1, "right_window_size": -1}),
     },
     "AveragePool": {19: only({"dilations": 1}), 22: _WINDOWS},
     "Cast": {19: ignored("saturate"), 24: ignored("round_mode")},
     "CastLike": {19: ignored("saturate"), 24: ignored("round_mode")},
-    "DFT": {20: Downgrade(_has_known_axis, _axis_to_attribute)},
+    "DFT": {20: Downgrade(lambda node: node.optional(2) is None or node.constant(2) is not None, _axis_to_attribute)},
     "DequantizeLinear": {21: only({"block_size": 0}), 23: Downgrade(_is_scaled_dtype, _drop_output_dtype)},
-    "GridSample": {20: Downgrade(_has_no_third_axis, _modes_of_images)},
+    "GridSample": {20: Downgrade(lambda node: node.rank(0) == 4, _modes_of_images)},
     "GroupNormalization": {21: Downgrade(lambda node: False, _keep)},  # a scale for each channel
     "LpPool": {18: only({"ceil_mode": 0, "dilations": 1}), 22: _WINDOWS},
     "MaxPool": {22: _WINDOWS},

@@ -150,10 +150,6 @@ def _sinh(b: Builder, x: Symbol) -> Symbol:
     return _near(b, x, [1 / math.factorial(n) for n in range(13, 0, -2)], far)
 
 
-def _cosh(b: Builder, x: Symbol) -> Symbol:
-    return e.add(*_halves(b, x))
-
-
 _LOG_2 = 0.6931471805599453
 
 
@@ -282,7 +278,7 @@ FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Cos": _cos,
     "Tan": _odd(_tan),
     "Sinh": _odd(_sinh),
-    "Cosh": _cosh,
+    "Cosh": lambda b, x: e.add(*_halves(b, x)),
     "Tanh": _tanh,
     "Asinh": _odd(_asinh),
     "Acosh": _acosh,

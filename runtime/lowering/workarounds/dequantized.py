@@ -303,10 +303,6 @@ def _is_supported(node: Node, place: int, source: Node) -> bool:
     return node.op_type == "MatMul" and axis == 1
 
 
-def _affected(graph: Graph) -> Iterator[Node]:
-    return filter(has_scales, built_here(graph, _FUSED))
-
-
 def _hide_dequantised(graph: Graph, node: Node) -> None:
     """Hide all dequantised operands: a product of one such factor is another trap, which rounds the other factor."""
     for place, operand in enumerate(node.inputs):
@@ -319,7 +315,7 @@ SCALES = node_workaround(
     "DequantizeLinear by scales along an axis",
     "the optimiser multiplies integers whose scales its kernels do not support",
     {"DequantizeLinear"},
-    _affected,
+    lambda graph: filter(has_scales, built_here(graph, _FUSED)),
     _hide_dequantised,
 )
 

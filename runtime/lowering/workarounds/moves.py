@@ -164,10 +164,6 @@ def is_of_narrow(node: Node) -> bool:
     return False
 
 
-def _narrow_shapes(graph: Graph) -> Iterator[Node]:
-    return filter(is_of_narrow, built_here(graph, {"Shape"}))
-
-
 def _shape_of_unsqueezed(graph: Graph, node: Node) -> None:
     (x,) = node.inputs
     assert x is not None
@@ -186,6 +182,6 @@ CAST_BEFORE_SHAPE = node_workaround(
     "Cast before Shape",
     "the optimiser drops the Cast, and Shape has no kernel for dtypes of 2 or 4 bits",
     {"Shape"},
-    _narrow_shapes,
+    lambda graph: filter(is_of_narrow, built_here(graph, {"Shape"})),
     _shape_of_unsqueezed,
 )

@@ -200,12 +200,6 @@ def _inactive_dropout(
     return None if len(node.input) != 1 or len(node.output) != 1 or operands[0] is None else [operands[0]]
 
 
-def _without_statistics(
-    scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]
-) -> Sequence[DType] | None:
-    return None if len(node.output) != 1 or operands[0] is None else [operands[0]]
-
-
 def _recurrent(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
     if any(a.name == "layout" and a.i for a in node.attribute):
         return None
@@ -256,14 +250,6 @@ def _gathered(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | 
     return None if any(a.i for a in node.attribute) else _of_first(node, operands)
 
 
-def _if(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    return scan.branches(node)
-
-
-def _top_k(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    return None if operands[0] is None else [operands[0], DType.int64]
-
-
 _FIRST_DTYPE = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Compress
     Concat ConvTranspose Cos Cosh CumSum DepthToSpace Det Elu Erf Exp Expand Flatten Floor Gather GatherElements Gelu
@@ -291,8 +277,10 @@ ROWS = MappingProxyType(
         "ConstantOfShape": DirectRow(_filled),
         "Dropout": DirectRow(_inactive_dropout),
         "GatherND": DirectRow(_gathered),
-        "If": DirectRow(_if),
-        "LayerNormalization": DirectRow(_without_statistics),
+        "If": DirectRow(lambda scan, node, operands: scan.branches(node)),
+        "LayerNormalization": DirectRow(
+            lambda scan, node, operands: None if len(node.output) != 1 or operands[0] is None else [operands[0]]
+        ),
         "MatMul": DirectRow(_product),
         "Pad": DirectRow(),
         "Pow": DirectRow(_power),
@@ -300,7 +288,7 @@ ROWS = MappingProxyType(
         "Split": DirectRow(_split),
         "Squeeze": DirectRow(_squeezed),
         "Resize": DirectRow(_resized),
-        "TopK": DirectRow(_top_k),
+        "TopK": DirectRow(lambda scan, node, operands: None if operands[0] is None else [operands[0], DType.int64]),
         "Where": DirectRow(lambda scan, node, operands: None if operands[1] is None else [operands[1]], decides=1),
     }
 )

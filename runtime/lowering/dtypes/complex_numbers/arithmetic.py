@@ -142,18 +142,6 @@ def _add(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (result,)
 
 
-def _sub(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (difference(*operands(on, node)),)
-
-
-def _mul(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (product(*operands(on, node)),)
-
-
-def _div(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (quotient(*operands(on, node)),)
-
-
 def _square(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     cross = r.mul(x.real, x.imag)
@@ -163,10 +151,6 @@ def _square(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 def _neg(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     return (ComplexPair(r.neg(x.real), r.neg(x.imag)),)
-
-
-def _reciprocal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (inverse(*operands(on, node)),)
 
 
 def _conjugate(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -185,22 +169,6 @@ def _spread(part: Symbol, other: Symbol, shape: Shape) -> Symbol:
     if part.shape == shape and not part.shape.is_dynamic:
         return part
     return e.emit("Expand", part, r.shape_of(other), shape=shape)
-
-
-def _real(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (operands(on, node)[0].real,)
-
-
-def _imag(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (operands(on, node)[0].imag,)
-
-
-def _abs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (size(operands(on, node)[0]),)
-
-
-def _angle(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (angle(operands(on, node)[0]),)
 
 
 def _sign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -265,25 +233,25 @@ def _cast(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 
 RULES = {
-    "Abs": _abs,
+    "Abs": lambda on, node: (size(operands(on, node)[0]),),
     "Add": _add,
-    "Angle": _angle,
+    "Angle": lambda on, node: (angle(operands(on, node)[0]),),
     "Cast": _cast,
     "ComplexOf": _complex_of,
     "Conjugate": _conjugate,
-    "Div": _div,
+    "Div": lambda on, node: (quotient(*operands(on, node)),),
     "Equal": _equal,
-    "ImaginaryPart": _imag,
+    "ImaginaryPart": lambda on, node: (operands(on, node)[0].imag,),
     "IsFinite": _is_finite,
     "IsInf": _is_inf,
     "IsNaN": _is_nan,
-    "Mul": _mul,
+    "Mul": lambda on, node: (product(*operands(on, node)),),
     "Neg": _neg,
     "NotEqual": _not_equal,
-    "RealPart": _real,
-    "Reciprocal": _reciprocal,
+    "RealPart": lambda on, node: (operands(on, node)[0].real,),
+    "Reciprocal": lambda on, node: (inverse(*operands(on, node)),),
     "Sign": _sign,
     "Square": _square,
-    "Sub": _sub,
+    "Sub": lambda on, node: (difference(*operands(on, node)),),
     "Sum": _add,
 }
