@@ -17,7 +17,7 @@ from graphcore.arrays.casting import Array, is_masked
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.types.dtypes import DType
 
 Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
@@ -331,8 +331,7 @@ def _has_clash(new: str, name: str, result: Mapping[str, Array], tensors: Mappin
 
 def _gguf_parts(name: str) -> tuple[str | None, str, str]:
     """Split `blk.3.attn_q.weight` into "3", "attn_q" and ".weight"; the first is None outside a block."""
-    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(.*?)(\.\w+)?", name, re.DOTALL)
-    assert match is not None
+    match = present(re.fullmatch(r"(?:blk\.(\d+)\.)?(.*?)(\.\w+)?", name, re.DOTALL))
     return match[1], match[2], match[3] or ""
 
 

@@ -7,7 +7,7 @@ from graphcore.build.declare import expansion, op
 from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import Roles, check_integers, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.ops.shared import attention as attention  # declares the operators' expansions
 from graphcore.ops.shared.attention import divided, in_heads, reshaped, side_by_side, size
 from graphcore.ops.shared.attributes import domain_for, real, whole
@@ -79,9 +79,7 @@ def scaled_dot_product_attention(
     shape = _result_shape(name, roles, q_num_heads, kv_num_heads)
     attributes: dict[str, int | float] = {}
     if sq.rank == 3:
-        assert q_num_heads is not None
-        assert kv_num_heads is not None
-        attributes |= {"q_num_heads": int(q_num_heads), "kv_num_heads": int(kv_num_heads)}
+        attributes |= {"q_num_heads": int(present(q_num_heads)), "kv_num_heads": int(present(kv_num_heads))}
     if is_causal:
         attributes["is_causal"] = 1
     if factor is not None:
@@ -261,8 +259,7 @@ def rotary_embedding(
         positions = graph.build.cast(_expand_batch(positions, sx), DType.int64)
     attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": rotated}
     if sx.rank == 3:
-        assert num_heads is not None
-        attributes["num_heads"] = int(num_heads)
+        attributes["num_heads"] = int(present(num_heads))
     inputs = (sx, cos, sin) if positions is None else (sx, cos, sin, positions)
     return graph.build.emit("RotaryEmbedding", inputs, tensor_type(dtype, sx.shape), attributes)
 

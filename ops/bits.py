@@ -13,7 +13,7 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import operand
 from graphcore.errors import DTypeError
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.types.dtypes import DType
@@ -277,8 +277,7 @@ def _run_of_zeros(op_type: str, words: list[Symbol], count: DType) -> Symbol:
             continue
         beyond = e.emit("Add", zeros, e.const(zeros, word.dtype.bits))
         zeros = e.where(e.equal(word, e.const(word, 0)), beyond, count_of_word)
-    assert zeros is not None
-    return zeros
+    return present(zeros)
 
 
 def _emit_count(op_type: str, x: Symbol, dtype: DType) -> Symbol:

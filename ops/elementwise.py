@@ -6,7 +6,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import promote_one
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import tensor_type
@@ -130,8 +130,7 @@ def _known_power(x: Symbol, power: int) -> Symbol:
         power >>= 1
         if power:
             square = e.emit("Mul", square, square)
-    assert result is not None
-    return result
+    return present(result)
 
 
 add = binary(

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.ops.matrices import (
     adjoint,
     at,
@@ -266,8 +266,7 @@ def qr(a: Symbol, *, complete: bool) -> tuple[Symbol, Symbol]:
     reflections are those of LAPACK's geqrf, including signs of R: I - tau v v.T with v = 1 at the diagonal, each
     computed from a column scaled by its largest element.
     """
-    k = least(a.shape[-2], a.shape[-1])
-    assert k is not None
+    k = present(least(a.shape[-2], a.shape[-1]))
     r, reflections, factors = _reflect_columns(a, k)
     q = identities(a, -2, -2 if complete else k)
     q = _apply(q, reflections, factors, k)

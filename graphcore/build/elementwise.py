@@ -26,7 +26,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
 from graphcore.ir.state.open_expressions import PRODUCT, SUM, Expression, open_expression, term_of
 from graphcore.ir.state.settings import Accuracy
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.types.dtypes import DType, Kind, real_of
 from graphcore.types.tensor_types import TensorType, tensor_type
@@ -250,8 +250,7 @@ def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous
     """Return an operand as a Symbol; a number becomes a constant of `dtype`."""
     if isinstance(value, Symbol):
         return value
-    assert dtype is not None
-    return graph.build.scalar(value, dtype, ambiguous)
+    return graph.build.scalar(value, present(dtype), ambiguous)
 
 
 def _loses(symbol: Symbol, dtype: DType | None) -> bool:

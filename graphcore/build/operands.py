@@ -17,7 +17,7 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWa
 from graphcore.ir.definitions import outermost
 from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
-from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike, last_shape
+from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike, last_shape, present
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.escaping import escaped, text_of
 from graphcore.support.source_lines import promoted, user_line
@@ -177,8 +177,7 @@ def apply(
     results = []
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
-            assert literal is not None
-            results.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
+            results.append(graph.build.scalar(present(literal), dtype or resolution.result, resolution.ambiguous))
         else:
             results.append(cast_operand(symbol, dtype, resolution.ambiguous, cause))
     if op in _FUNCTIONS and makes_vector(graph, op, results):

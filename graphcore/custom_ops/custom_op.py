@@ -22,7 +22,7 @@ from graphcore.custom_ops.signature import (
 from graphcore.errors import DTypeError, GraphError, ModelError
 from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.promotion.rules import Key, Rule
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import Line
@@ -77,8 +77,7 @@ class CustomOp(Generic[P, R]):
         """
         self.domain, _, self.name = label.partition("::")
         self.label = label
-        function = rule if rule is not None else body
-        assert function is not None
+        function = present(rule if rule is not None else body)
         self.signature: OpSignature = signature_of(label, function)
         self.implementation = python
         """The Python function that computes it, or None."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
@@ -206,8 +206,7 @@ def outermost(graph: Graph) -> Graph:
 @contextmanager
 def building(body: Graph) -> Iterator[None]:
     """Add new nodes on Symbols of outer graphs to the body, which is finished after the block."""
-    outer = body.scope.outer
-    assert outer is not None
+    outer = present(body.scope.outer)
     assert outer.scope.is_open
     outer.scope.building, body.scope.is_finished = body, False
     try:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from graphcore.errors import GraphError
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
 
 Output: TypeAlias = "tuple[str | None, Symbol]"
 """An output: its explicit name, or None, and its value."""
@@ -94,8 +94,7 @@ class Names:
 
     def release(self, symbol: Symbol) -> None:
         """Remove the explicit name of a Symbol, so that another one can have it."""
-        assert symbol.given_name is not None
-        del self.taken[symbol.given_name]
+        del self.taken[present(symbol.given_name)]
         change(symbol, given_name=None)
 
     def automatic(self, symbol: Symbol) -> str:

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -468,6 +468,15 @@ class Match:
 
 def _symbol_of(graph: Graph, id: int) -> Symbol:
     return graph._symbols[id]
+
+
+_Value = TypeVar("_Value")
+
+
+def present(value: _Value | None) -> _Value:
+    """Return an operand, or another value, that is known to be there."""
+    assert value is not None
+    return value
 
 
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.shape_values import VALUES
 from graphcore.operators import Trait, having
@@ -139,8 +139,7 @@ def _is_same(sweep: Sweep, a: TensorType, b: TensorType) -> bool:
 
 def _merge_views(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Merge a view of a view into one node."""
-    x, type_ = inputs[0], node.outputs[0].type
-    assert x is not None
+    x, type_ = present(inputs[0]), node.outputs[0].type
     assert isinstance(type_, TensorType)
     inner = x.producer
     if type(inner) is not Node or inner.domain or inner.op_type not in _VIEWS:

@@ -14,7 +14,7 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues
 from graphcore.ir.transform.walk import constant_array
@@ -107,8 +107,7 @@ class Sweep(Rewrite):
         self._walk([(name or s.name, s) for name, s in self.old.named_outputs])
         new = self.finish()
         for label, symbol in new.named_outputs:
-            assert label is not None
-            new.names.taken.setdefault(label, symbol)  # so that no unnamed value gets this name
+            new.names.taken.setdefault(present(label), symbol)  # so that no unnamed value gets this name
         return new
 
     def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
@@ -244,8 +243,7 @@ class Sweep(Rewrite):
                         constants[key] = constant
                 at[symbol.id] = constant
             elif type(producer) is Captured and (used is None or symbol.id in used):
-                assert self._outer is not None
-                outer_symbol = self._outer._mapped[producer.symbol.id]
+                outer_symbol = present(self._outer)._mapped[producer.symbol.id]
                 at[symbol.id] = (
                     outer_symbol if outer_symbol is None or self._is_inlined else self.captured(outer_symbol)
                 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from graphcore.errors import DTypeError, ModelError
+from graphcore.ir.symbol import present
 
 if TYPE_CHECKING:
     from graphcore.ir.symbol import Symbol
@@ -87,8 +88,7 @@ class QuantizedTensor:
                 centred -= zeros.reshape(along)
             centred *= self.scales.reshape(along)
             return centred
-        assert self.block_size is not None
-        blocks = nibbles(self.data).reshape(*self.scales.shape, self.block_size).astype(np.float32)
+        blocks = nibbles(self.data).reshape(*self.scales.shape, present(self.block_size)).astype(np.float32)
         blocks -= np.float32(8) if zeros is None else zeros[..., None]
         blocks *= self.scales[..., None]
         return blocks.reshape(self.shape)

@@ -10,7 +10,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, new_body, substituted
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, at_node
@@ -188,8 +188,7 @@ class Retyping(Replay):
             is_kept = self._keeps_all or change.keep.has_value(symbol)
             return self.in_dtype(symbol, symbol.dtype if is_kept else change.dtype)
         if change.sources.has(symbol.type) and isinstance(producer, Captured) and is_plain(symbol.type):
-            assert self._outer is not None
-            return self.in_dtype(symbol, self._outer.of(producer.symbol).dtype)
+            return self.in_dtype(symbol, present(self._outer).of(producer.symbol).dtype)
         return super()._leaf(symbol)
 
     def in_dtype(self, symbol: Symbol, dtype: DType) -> Symbol:
@@ -200,8 +199,7 @@ class Retyping(Replay):
             return result
         producer = symbol.producer
         if isinstance(producer, Captured):
-            assert self._outer is not None
-            result = self.captured(self._outer.in_dtype(producer.symbol, dtype))
+            result = self.captured(present(self._outer).in_dtype(producer.symbol, dtype))
         elif isinstance(producer, Constant) and not self.is_bound(symbol):
             result = self._array(symbol, producer, dtype)
         else:

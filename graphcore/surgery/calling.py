@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import names_of, outermost, substituted, with_own
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.promotion import implicit_cast_type
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import user_origin
@@ -343,8 +343,7 @@ def declare_buffers(replay: Replay) -> None:
         key = ("buffer", id(buffer_value))
         new_value = new.memory.values.get(key)
         if not isinstance(new_value, BufferValue):
-            free = replay.free_name(name, new, numbered=True)
-            assert free is not None
+            free = present(replay.free_name(name, new, numbered=True))
             new_input = new.build.input(replay.type_of(symbol), free, user_origin())
             new.build.buffer(free, buffer_value.buffer, new_input)
             new_value = new.memory.values[key] = new.buffers[free]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.surgery.result_types import describe_node
@@ -48,8 +48,7 @@ def chain_to(
     axis: the channel axis of the operand. readers: the nodes that read each Symbol, by its id; None stands for the
     graph's outputs and bodies.
     """
-    symbol = product.inputs[operand]
-    assert symbol is not None
+    symbol = present(product.inputs[operand])
     return _ChainWalk(product, symbol, axis, channels, readers).run()
 
 
@@ -157,8 +156,7 @@ class _ChainWalk:
         """Fold a node into scale and shift, and go on with its operand."""
         if scale is None or not (np.isfinite(scale).all() and np.isfinite(shift).all()):
             return f"{place} gives a factor that is not finite"
-        operand = node.inputs[position]
-        assert operand is not None
+        operand = present(node.inputs[position])
         self._scale, self._shift = scale, shift
         self._drop(node, position)
         self._go(node, operand)

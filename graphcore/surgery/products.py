@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import ONNX, Trait, having
@@ -96,8 +96,7 @@ class _Folding(Edit):
 
     def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
         if id(node) in self._dropped:
-            operand = node.inputs[self._dropped[id(node)]]
-            assert operand is not None
+            operand = present(node.inputs[self._dropped[id(node)]])
             return rewrite.put(node, [rewrite.of(operand)] * len(node.outputs))
         own = {position: s for (number, position), s in self.constants.items() if number == id(node)}
         if not own:
@@ -105,8 +104,7 @@ class _Folding(Edit):
         new_inputs = [own.get(position, s) for position, s in enumerate(inputs)]
         fold = self._products.get(id(node))
         if fold is not None and fold.before is not None:
-            data = new_inputs[fold.operand]
-            assert data is not None
+            data = present(new_inputs[fold.operand])
             new_inputs[fold.operand] = _sum(rewrite, node, data, fold.before)
         types = rewrite.results(node, new_inputs)
         if fold is None:
@@ -322,8 +320,7 @@ def _add_shift_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype
         return _copy_fold(fold, bias=_in_dtype(own + total, dtype), attributes=attributes)
     add = _add_after(node, readers)
     if add is not None:
-        other = constant_array(add[0].inputs[1 - add[1]], weights=True)
-        assert other is not None
+        other = present(constant_array(add[0].inputs[1 - add[1]], weights=True))
         return _copy_fold(fold, after=_in_dtype(other.astype(np.float64) + total, dtype), add=add)
     if fold.chain.count < 2:
         raise Unfoldable("it has no bias for the shift, and an Add after it would cost as much as the step")

@@ -23,7 +23,7 @@ from graphcore.ir.definitions import (
     substituted,
 )
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import bodies
@@ -124,8 +124,7 @@ class Replay(Rewrite):
 
     def settle(self, symbol: Symbol) -> Symbol:
         """Let the policy replace the value of a bound Symbol, and return the replacement."""
-        current = self._mapped[symbol.id]
-        assert current is not None
+        current = present(self._mapped[symbol.id])
         result = self.policy.replace_value(self, symbol, current) if self.policy.replaces_values else current
         if result is not current:
             self.bind(symbol, result)
@@ -154,8 +153,7 @@ class Replay(Rewrite):
         key = ("weight", id(producer))
         weight = root.memory.values.get(key)
         if weight is None:
-            name = self.free_name(symbol.given_name, root, numbered=True)
-            assert name is not None
+            name = present(self.free_name(symbol.given_name, root, numbered=True))
             if type(root).weight is Graph.weight:
                 weight = root.build.symbol(type_, producer, name)
             else:
@@ -237,8 +235,7 @@ class Replay(Rewrite):
             return inputs
         operands = list(inputs)
         for position, dtype in literals(node, inputs).items():
-            symbol = inputs[position]
-            assert symbol is not None
+            symbol = present(inputs[position])
             assert isinstance(symbol.producer, Constant)
             try:
                 operands[position] = self.new.constant(symbol.producer.array, dtype)

@@ -10,7 +10,7 @@ from graphcore import ops
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
@@ -250,8 +250,7 @@ def _replace_known_sizes(
     place: str, target: list[int], was: TensorType, now: Sizes, inputs: Sequence[Symbol | None]
 ) -> Sequence[Symbol] | None:
     """Return a Reshape whose sizes equal to old dims of the operand become the new dims; other dims are not numbers."""
-    x = inputs[0]
-    assert x is not None
+    x = present(inputs[0])
     new_target: list[Dim | int] = []
     changed = [i for i, (a, b) in enumerate(zip(was.shape, now, strict=True)) if a != b]
     for i, number in enumerate(target):

@@ -18,7 +18,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
@@ -153,9 +153,8 @@ class Legaliser(Policy[Rewrite]):
     def _cast(self, node: Node, inputs: tuple[Symbol | None, ...], target: DType) -> Symbol:
         """Return the result of a Cast between the dtypes of the source graph, not their storage dtypes."""
         (source,) = node.inputs
-        (value,) = inputs
+        (value,) = map(present, inputs)
         assert source is not None
-        assert value is not None
         if "within" in node.attributes:
             return self.casts.native(value, target)
         if node.outputs[0].id in self._around:
@@ -355,8 +354,7 @@ def _build_scan(b: Builder, call: OpCall) -> tuple[Symbol, ...]:
     ends = list(attributes.get("scan_output_axes") or [0] * (len(types) - states))
     back = [0] * len(ends)
     for i, axis in enumerate(axes):
-        x = inputs[states + i]
-        assert x is not None
+        x = present(inputs[states + i])
         if axis and _may_be_empty(x.type):
             inputs[states + i], axes[i] = _move_axis(b, x, axis % len(_shape_of(x.type)), 0), 0
     for i, axis in enumerate(ends):

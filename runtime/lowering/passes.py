@@ -17,7 +17,7 @@ from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.ir.state import settings
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Node, present
 from graphcore.ir.transform.walk import edit
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.support.source_lines import Imported
@@ -224,8 +224,7 @@ def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
 def hide_operand(graph: Graph, node: Node, place: int) -> None:
     """Put an operand of floats through a Sum of one term, which no optimiser removes or looks through."""
     inputs = [*node.inputs]
-    operand = inputs[place]
-    assert operand is not None
+    operand = present(inputs[place])
     inputs[place] = graph.build.emit("Sum", (operand,), operand.type)
     change(node, inputs=tuple(inputs))
 

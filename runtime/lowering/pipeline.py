@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.ir.transform import pickling
 from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx import notes
@@ -159,8 +159,7 @@ def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
 
 
 def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
-    graph, source = summary.graph, lowering.source
-    assert source is not None
+    graph, source = summary.graph, present(lowering.source)
     small = small_floats.stored(lowering.rules)
     values = [(s.name, s) for s in (*source.inputs, *source.outputs, *source.weights.values())]
     values += [(name, s) for name, s in source.named_outputs if name]

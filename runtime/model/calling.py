@@ -22,7 +22,7 @@ from graphcore.errors import (
     RunTimeoutError,
 )
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Node, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime import inspection
@@ -67,8 +67,7 @@ class CalledModel(StartedModel):
             ModelError: If the model has no buffers.
         """
         self._stateful("state")
-        assert self._program is not None
-        return State(self._program, buffers)
+        return State(present(self._program), buffers)
 
     def slots(self, count: int) -> Slots:
         """Return buffers for `count` streams in one array each: `slots.run(2, 5, x)` runs only rows 2 to 5.
@@ -82,8 +81,7 @@ class CalledModel(StartedModel):
             ResourceLimitError: If there is not enough memory.
         """
         self._stateful("slots")
-        assert self._program is not None
-        return Slots(self._program, count)
+        return Slots(present(self._program), count)
 
     def _stateful(self, what: str) -> State:
         if self._state is None:

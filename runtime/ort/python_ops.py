@@ -33,7 +33,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError, MissingExtraError, ModelError
 from graphcore.ir.definitions import FUNCTIONS
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.notes import DOMAINS
@@ -211,8 +211,7 @@ def _insert_transfer(
 
 
 def _site(node: Node, inputs: Sequence[Symbol | None]) -> PythonNode:
-    op = _declaration(node)
-    assert op is not None
+    op = present(_declaration(node))
     assert op.implementation is not None
     for symbol in (*node.inputs, *node.outputs):
         if symbol is None:

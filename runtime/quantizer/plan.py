@@ -10,7 +10,7 @@ from typing import Any
 
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, walk
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor, encode
@@ -127,8 +127,7 @@ def _product(node: Node, weight: TransformedWeight) -> Candidate:
 
 
 def _shape(node: Node, position: int) -> tuple[int, ...]:
-    symbol = node.inputs[position]
-    assert symbol is not None
+    symbol = present(node.inputs[position])
     return tuple(symbol.shape.static_dims)
 
 
@@ -165,8 +164,7 @@ class Selection:
 
 def misfit(candidate: Candidate) -> str:
     """Return why a chosen candidate cannot be quantised, as far as its node shows, or ""."""
-    operand = candidate.node.inputs[candidate.position]
-    assert operand is not None
+    operand = present(candidate.node.inputs[candidate.position])
     if candidate.matrix is not None and operand.dtype not in HELD:
         return f"its weight is {operand.dtype}; only {', '.join(map(str, HELD))} are quantised"
     return candidate.reason
@@ -288,8 +286,7 @@ def _encoded(
     candidate: Candidate, key: tuple[Any, ...], choices: Choices, rows: bool
 ) -> Encoded | GraphcoreError | str:
     """Return the encoded weight; an error or a reason if it cannot be encoded."""
-    assert candidate.matrix is not None
-    array = candidate.matrix.array()
+    array = present(candidate.matrix).array()
     try:
         tensor = encode(array, "int8", axis=0) if rows else choices.encoded(array)
     except GraphcoreError as error:

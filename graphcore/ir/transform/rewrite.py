@@ -10,7 +10,7 @@ from graphcore.ir.buffers import Buffer, stored, value_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import Memory
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.walk import bodies
 from graphcore.support.source_lines import Imported
@@ -127,8 +127,7 @@ class Rewrite:
         """Map a constant or a captured Symbol on first use."""
         producer = symbol.producer
         if isinstance(producer, Captured):
-            assert self._outer is not None
-            result = self.captured(self._outer.of(producer.symbol))
+            result = self.captured(present(self._outer).of(producer.symbol))
         else:
             assert isinstance(producer, Constant), "nodes must be in topological order"
             result = self._constant(symbol, producer)
@@ -137,8 +136,7 @@ class Rewrite:
 
     def captured(self, outer: Symbol) -> Symbol:
         """Capture a Symbol of the new outer graph in the new graph."""
-        result = self.new.build.capture(outer)
-        assert result is not None
+        result = present(self.new.build.capture(outer))
         return result
 
     def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:

@@ -16,7 +16,7 @@ from graphcore.arrays.resource_limits import Limits
 from graphcore.build.shapes import unjoinable
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, MAX_CHECKED_ELEMENTS, MAX_ELEMENTS, OPERANDS
 from graphcore.operators import REDUCTIONS
@@ -413,8 +413,7 @@ def _always_continues(body: Graph) -> bool:
     """Return True if the condition that a body returns is true, or its own input."""
     condition = body.outputs[0]
     while isinstance(condition.producer, Node) and condition.producer.op_type == "Identity":
-        operand = condition.producer.inputs[0]
-        assert operand is not None
+        operand = present(condition.producer.inputs[0])
         condition = operand
     if isinstance(condition.producer, Input):
         return condition.producer.position == 1

@@ -15,7 +15,7 @@ from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.state.settings import FAST, KEY, OPERATORS
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
@@ -330,9 +330,7 @@ class NodeReader:
 
     def _usual(self, statement: Statement, signature: NodeSignature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
         """Read a node that needs no conversion, and of which only the operands are left to check."""
-        schema, op = signature.schema, signature.operator
-        assert op is not None
-        assert schema is not None
+        schema, op = present(signature.schema), present(signature.operator)
         types_of = [None if s is None else s.type for s in inputs]
         dtypes = tuple([t.dtype for t in types_of if type(t) is TensorType])
         if dtypes not in signature.approved or len(dtypes) != len(inputs):

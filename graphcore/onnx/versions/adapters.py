@@ -11,7 +11,7 @@ import numpy as np
 from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Symbol
+from graphcore.ir.symbol import Captured, Symbol, present
 from graphcore.onnx.versions.older import Converted, ReadNode, expand_function, unknown
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -357,8 +357,7 @@ def _move(body: Graph, target: Graph) -> None:
     captured, scope.captured, scope.outer = scope.captured, {}, target
     for symbol in captured.values():
         assert isinstance(symbol.producer, Captured)
-        outer = target.build.capture(symbol.producer.symbol)
-        assert outer is not None
+        outer = present(target.build.capture(symbol.producer.symbol))
         change(symbol, producer=Captured(outer))
         scope.captured[outer.id] = symbol
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.versions.older import MOVED, Converted, ReadNode
 from graphcore.types.dtypes import DType
@@ -143,8 +143,7 @@ def _pad_all_axes(node: ReadNode) -> Converted:
     axes = _chosen_axes(node, 3) if node.optional(3) is not None else None
     node.inputs[3:] = []
     if axes is not None:
-        rank = node.rank(0)
-        assert rank is not None
+        rank = present(node.rank(0))
         zeros = node.graph.build.vector([0] * (2 * rank))
         node.put(1, _place(node, zeros, node.operand(1), [*axes, *(a + rank for a in axes)]))
     return None
@@ -176,8 +175,7 @@ def _resize_all_axes(node: ReadNode) -> Converted:
         node.attributes.pop(name, None)
     if axes is None:
         return None
-    rank = node.rank(0)
-    assert rank is not None
+    rank = present(node.rank(0))
     scales, sizes = node.optional(2), node.optional(3)
     if sizes is not None:
         sizes_of_all = node.emit("Shape", TensorType(DType.int64, [rank]), node.operand(0))

@@ -12,7 +12,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import stored
 from graphcore.ir.definitions import Definition, definition_of, names_of, substituted
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.surgery.diff.alignment import Alignment
 from graphcore.surgery.diff.records import (
     Contents,
@@ -263,9 +263,7 @@ class _Comparison:
         return True
 
     def _compare_arrays(self, name: str, other: str, old: Symbol, new: Symbol, place: str) -> None:
-        a, b = array_of(old), array_of(new)
-        assert a is not None
-        assert b is not None
+        a, b = present(array_of(old)), present(array_of(new))
         if a is b and old.dtype is new.dtype and name == other:
             return
         gap = distance(a, b)

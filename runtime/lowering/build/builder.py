@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from graphcore.arrays.casting import Array
 from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -146,8 +146,7 @@ class Builder:
     def on_host(self, call: OpCall) -> tuple[Symbol, ...]:
         """Build a call that the CPU computes beside a device."""
         device = self.rules
-        assert device.host is not None
-        self.rules = device.host
+        self.rules = present(device.host)
         try:
             return self.selection.legal(self, call)
         finally:

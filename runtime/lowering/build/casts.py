@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 from graphcore.arrays import casting
-from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.symbol import Constant, Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.ranges import range_of
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
@@ -423,8 +423,7 @@ def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False)
     by_bits: reinterpret their bits as the other dtype instead of casting.
     """
     op_type, inputs, types, attributes, _ = call
-    operand_dtype = chosen_dtype(call)
-    assert operand_dtype is not None
+    operand_dtype = present(chosen_dtype(call))
     casts = b.casts
     integers = operand_dtype.is_integer and operand_dtype.bits <= 16 and dtype.is_integer
     narrow = b.fast and operand_dtype in NARROW

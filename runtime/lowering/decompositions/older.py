@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.operators import ONNX, Trait, having
 from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build import casts
@@ -222,8 +222,7 @@ def _and_of_bytes(b: Builder, x: Symbol, y: Symbol, count: int, shape: Any) -> S
         result = byte if result is None else b.native("Add", result, byte)
         x = b.native("Div", b.native("Sub", x, low), base)
         y = b.native("Div", b.native("Sub", y, high), base)
-    assert result is not None
-    return result
+    return present(result)
 
 
 def _table(b: Builder) -> Symbol:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -120,6 +120,5 @@ def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     source = operand.producer if operand is not None else None
     if not isinstance(source, Node) or source.op_type != "Optional" or source.domain or not source.inputs:
         return None
-    (element,) = source.inputs
-    assert element is not None
+    (element,) = map(present, source.inputs)
     return (element if call.op == "OptionalGetElement" else b.scalar(True, DType.bool),)

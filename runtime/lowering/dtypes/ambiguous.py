@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies, nested
 from graphcore.operators import ONNX, Trait, having
@@ -46,7 +46,7 @@ class _NarrowPolicy(Policy[Rewrite]):
         if dtype is None:
             return None
         if node.op_type == "Cast":
-            return (rewrite.of(_operand(node)),)
+            return (rewrite.of(present(node.inputs[0])),)
         parts = tuple(None if s is None else _narrow_operand(rewrite, s, dtype) for s in node.inputs)
         type_ = tensor_type(dtype, node.outputs[0].shape)
         return (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),)
@@ -55,19 +55,13 @@ class _NarrowPolicy(Policy[Rewrite]):
 def _narrows(node: Node) -> bool:
     if node.op_type != "Cast" or node.domain:
         return False
-    return _is_narrowed(_operand(node).type, node.outputs[0].type)
+    return _is_narrowed(present(node.inputs[0]).type, node.outputs[0].type)
 
 
 def _is_narrowed(operand: Type | None, result: Type) -> bool:
     if not isinstance(operand, TensorType) or not operand.ambiguous or not operand.dtype.is_integer:
         return False
     return isinstance(result, TensorType) and result.dtype.is_integer and result.dtype.bits < operand.dtype.bits
-
-
-def _operand(node: Node) -> Symbol:
-    (symbol,) = node.inputs
-    assert symbol is not None
-    return symbol
 
 
 def _find_narrower(graph: Graph) -> dict[int, DType]:
@@ -94,7 +88,7 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
     result = cast.outputs[0]
     inside = {result.id}
     leaves: dict[int, Symbol] = {}
-    waiting = [-_operand(cast).id]
+    waiting = [-present(cast.inputs[0]).id]
     seen = set(waiting)
     while waiting:  # latest first: all readers of a value come after it
         symbol = result.graph.symbols[-heapq.heappop(waiting)]
@@ -123,7 +117,7 @@ def _before_cast(symbol: Symbol) -> Symbol:
     """Return the operand if the Symbol is a Cast of an integer or bool, else the Symbol."""
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
-        source = _operand(producer)
+        source = present(producer.inputs[0])
         if source.dtype.is_integer or source.dtype is DType.bool:
             return source
     return symbol

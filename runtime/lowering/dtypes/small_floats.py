@@ -15,7 +15,7 @@ import numpy as np
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
@@ -180,9 +180,7 @@ def rounded(x: Symbol, target: DType) -> Symbol:
 
 def _quantized(node: Node, inputs: Inputs, target: DType) -> Symbol:
     """Build QuantizeLinear to a small float."""
-    x, scale = inputs[0], inputs[1]
-    assert x is not None
-    assert scale is not None
+    x, scale = present(inputs[0]), present(inputs[1])
     graph = x.graph
     own = DType.of(node.attributes.get("precision") or _F32.onnx)
     wide, factor = graph.build.cast(x, own), _broadcast_scale(graph.build.cast(scale, own), x, node.attributes)

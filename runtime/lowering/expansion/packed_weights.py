@@ -19,7 +19,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
 from graphcore.quantization.tensors import BLOCKS, ENCODINGS, Array, QuantizedTensor, packed, parts_of
@@ -172,9 +172,8 @@ def _four_bits(tensor: QuantizedTensor) -> _KernelWeight:
     if tensor.encoding != "int4":
         return _of_blocks(tensor, 4)
     assert tensor.scales is not None
-    assert tensor.block_size is not None
     # int4 has the same bytes.
-    data = tensor.data.reshape(*tensor.scales.shape, tensor.block_size // 2)
+    data = tensor.data.reshape(*tensor.scales.shape, present(tensor.block_size) // 2)
     zeros = tensor.zero_points
     return _KernelWeight(data, tensor.scales, None if zeros is None else _pack_zero_points(zeros))
 

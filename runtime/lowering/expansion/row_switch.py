@@ -24,7 +24,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.ops.shared.quantized_products import flaws, is_flaw
@@ -100,8 +100,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _rows(node: Node) -> Dim:
-    x = node.inputs[0]
-    assert x is not None
+    x = present(node.inputs[0])
     return math.prod(tuple(x.shape)[:-1], start=Dim(1))
 
 
@@ -256,8 +255,7 @@ class _Branch(Rewrite):
     def product(self, node: Node) -> Symbol:
         """Build a product of bytes in place of one of 4 bits."""
         inner, columns = int(node.attributes["K"]), int(node.attributes["N"])
-        x, result = node.inputs[0], node.outputs[0]
-        assert x is not None
+        x, result = present(node.inputs[0]), node.outputs[0]
         numbers, scale = self._rows_in_bytes(self.of(x))
         weight, steps = self._weight_in_bytes(node, columns, inner, self._columns(numbers, columns))
         shape = numbers.shape[:1] + _shape([Dim(columns)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import Pass, built_here, hide_operand, node_workaround
 from graphcore.runtime.lowering.workarounds.dequantized import NEUTRAL, dequantizing
@@ -80,8 +80,7 @@ def _constant_workaround(
         return (node for node in built_here(graph, operators) if constant_place(node, is_meant) is not None)
 
     def write_node(graph: Graph, node: Node) -> None:
-        place = constant_place(node, is_meant)
-        assert place is not None
+        place = present(constant_place(node, is_meant))
         write(graph, node, place)
 
     return node_workaround(trap, when, why, beside or operators, affected, write_node)
@@ -97,20 +96,20 @@ def _write_rounded(graph: Graph, node: Node, place: int) -> None:
 
 def _write_infinite_factor(graph: Graph, node: Node, place: int) -> None:
     """Write a factor that is known at run time only; also for a divisor of 0, whose sign a Where may lose."""
-    constant = _operand(node, place)
+    constant = present(node.inputs[place])
     if node.op_type == "Div":
         assert isinstance(constant.producer, Constant)
         with np.errstate(divide="ignore"):
             inverse = np.reciprocal(constant.producer.array)
         if np.isinf(inverse).all():
             constant = graph.build.constant(inverse, constant.dtype)
-            change(node, op_type="Mul", inputs=(_operand(node, 0), constant))
+            change(node, op_type="Mul", inputs=(present(node.inputs[0]), constant))
     _write_factor(graph, node, place)
 
 
 def _write_factor(graph: Graph, node: Node, place: int) -> None:
     """Put the constant of a node through a Where whose condition is known at run time only."""
-    constant, other = _operand(node, place), _operand(node, 1 - place)
+    constant, other = present(node.inputs[place]), present(node.inputs[1 - place])
     unknown = graph.build.emit("IsNaN", (other,), tensor_type(DType.bool, other.shape))
     factor = graph.build.emit(
         "Where", (unknown, constant, constant), tensor_type(constant.dtype, node.outputs[0].shape)
@@ -122,15 +121,9 @@ def _write_factor(graph: Graph, node: Node, place: int) -> None:
 
 def _write_empty(graph: Graph, node: Node, place: int) -> None:
     """Expand the constant to the shape of the result, which has no elements either."""
-    constant, other = _operand(node, place), _operand(node, 1 - place)
+    constant, other = present(node.inputs[place]), present(node.inputs[1 - place])
     shape = graph.build.emit("Shape", (other,), tensor_type(DType.int64, Shape([other.rank])))
     change(node, op_type="Expand", inputs=(constant, shape))
-
-
-def _operand(node: Node, place: int) -> Symbol:
-    operand = node.inputs[place]
-    assert operand is not None
-    return operand
 
 
 ROUNDED = _constant_workaround(

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround, of_onnx
 from graphcore.support.source_lines import Imported
@@ -32,9 +32,7 @@ def _without_zero_point(graph: Graph) -> Iterator[Node]:
 
 
 def _add_zero_point(graph: Graph, node: Node) -> None:
-    x, scale = node.inputs[:2]
-    assert x is not None
-    assert scale is not None
+    x, scale = map(present, node.inputs[:2])
     change(node, inputs=(x, scale, _zeros(graph, x.dtype, scale)))
 
 
@@ -133,9 +131,8 @@ def _is_weight(node: Node) -> bool:
 def _widen(graph: Graph, node: Node) -> None:
     """Turn a node into the product of the widened bytes, less their zero point, and the scale."""
     x, scale, *zero = node.inputs
-    factor = constant_array(scale, weights=True, outer=True)
+    factor = present(constant_array(scale, weights=True, outer=True))
     assert x is not None
-    assert factor is not None
     type_ = tensor_type(DType.float32, x.shape)
     wide = graph.build.emit("Cast", (x,), type_, {"to": DType.float32})
     point = constant_array(zero[0], weights=True, outer=True) if zero else None
@@ -279,8 +276,7 @@ def _dequantizing(symbol: Symbol | None) -> Node | None:
 
 def _has_single_scale(node: Node) -> bool:
     """Return True if a node dequantises by one scale."""
-    scale = node.inputs[1]
-    assert scale is not None
+    scale = present(node.inputs[1])
     return scale.shape.is_ranked and (scale.rank == 0 or (scale.rank == 1 and scale.shape[0] == 1))
 
 
@@ -288,8 +284,7 @@ def _is_supported(node: Node, place: int, source: Node) -> bool:
     """Return True if kernels support scales along the axis of an operand."""
     if source.attributes.get("block_size"):
         return True  # not optimised, or multiplied as blocks
-    x = source.inputs[0]
-    assert x is not None
+    x = present(source.inputs[0])
     rank = x.rank if x.shape.is_ranked else 0
     axis = source.attributes.get("axis", 1)
     axis = axis + rank if axis < 0 else axis

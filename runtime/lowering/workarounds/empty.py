@@ -12,7 +12,7 @@ from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.state.settings import least, minima
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
 from graphcore.runtime.lowering.passes import node_workaround, of_onnx, sizes_type, workaround
@@ -27,8 +27,7 @@ def _negative(graph: Graph) -> Iterator[Node]:
 
 
 def _count_from_front(graph: Graph, node: Node) -> None:
-    axes = _axes_from_front(node)
-    assert axes is not None
+    axes = present(_axes_from_front(node))
     change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
 
 
@@ -67,9 +66,7 @@ def _may_be_empty(shape: Shape, start: int = 0) -> bool:
 
 
 def _keep_axes(graph: Graph, node: Node) -> None:
-    x, axes = node.inputs
-    assert x is not None
-    assert axes is not None
+    x, axes = map(present, node.inputs)
     if axes.shape.is_ranked and axes.shape.is_static:
         change(node, op_type="Identity", inputs=(x,))
         return
@@ -142,8 +139,9 @@ def _may_fail(node: Node) -> bool:
     if not all(isinstance(s.type, TensorType) and s.shape.is_ranked for s in (q, k, v, *node.outputs) if s is not None):
         return False
     assert q is not None
-    assert k is not None
-    return bool(_possibly_empty(q) | _possibly_empty(k)) and (q.rank == 4 or node.outputs[0].shape[-1].is_static)
+    return bool(_possibly_empty(q) | _possibly_empty(present(k))) and (
+        q.rank == 4 or node.outputs[0].shape[-1].is_static
+    )
 
 
 def _possibly_empty(symbol: Symbol) -> frozenset[Dim]:
@@ -159,9 +157,7 @@ def _is_workaround(node: Node) -> bool:
 
 def _workaround(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
     """Turn a node into the test, with the kernel in one branch and zeros in the other."""
-    q, k = node.inputs[:2]
-    assert q is not None
-    assert k is not None
+    q, k = map(present, node.inputs[:2])
     test = _is_empty(graph, q, k, tests)
     branches = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
     change(node, op_type="If", inputs=(test,), attributes=branches)
@@ -251,8 +247,7 @@ def _filters_without_elements(graph: Graph) -> Iterator[Node]:
 
 def _write_kernel(graph: Graph, node: Node) -> None:
     place = _FILTERS[node.op_type]
-    w = node.inputs[place]
-    assert w is not None
+    w = present(node.inputs[place])
     if w.shape.is_ranked and any(dim.is_static and not int(dim) for dim in w.shape[_LEADING:]):
         raise GraphError(
             f"{node.op_type}: its filters have no elements along an axis, on which kernels of onnxruntime hang or fail",
@@ -307,8 +302,7 @@ def _is_of_nothing(node: Node, x: Symbol) -> bool:
 
 
 def _write_pool(graph: Graph, node: Node) -> None:
-    b, x, result = graph.build, node.inputs[0], node.outputs[0]
-    assert x is not None
+    b, x, result = graph.build, present(node.inputs[0]), node.outputs[0]
     if _is_of_nothing(node, x):
         axes = b.vector(list(range(_LEADING, x.rank)))
         change(node, op_type=_POOLS[node.op_type], inputs=(x, axes), attributes={"keepdims": 1})
@@ -350,8 +344,7 @@ def _images(graph: Graph) -> Iterator[Node]:
 
 
 def _write_normalization(graph: Graph, node: Node) -> None:
-    b, x, result = graph.build, node.inputs[0], node.outputs[0]
-    assert x is not None
+    b, x, result = graph.build, present(node.inputs[0]), node.outputs[0]
     sizes = b.emit("Shape", (x,), sizes_type(Dim.dynamic()))
     batch, channels = (b.emit("Shape", (x,), sizes_type(1), {"start": i, "end": i + 1}) for i in range(_LEADING))
     planes, one = b.emit("Shape", (x,), sizes_type(Dim.dynamic()), {"start": _LEADING}), b.vector([1])
@@ -443,8 +436,7 @@ def _add_term(graph: Graph, node: Node) -> None:
         (0, axes[0], group, inputs[zero] if len(inputs) > zero else None),
         (right, axes[1], 1, None),
     ):
-        x = inputs[place]
-        assert x is not None
+        x = present(inputs[place])
         more = missing if times == 1 else b.emit("Mul", (missing, b.vector([times])), missing.type)
         parts = (b.vector([0] * (x.rank + axis)), more, b.vector([0] * (x.rank - axis - 1)))
         pads = b.emit("Concat", parts, sizes_type(2 * x.rank), {"axis": 0})

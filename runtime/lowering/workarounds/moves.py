@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.passes import built_here, node_workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -77,8 +77,7 @@ def _cubic(graph: Graph) -> Iterator[Node]:
 
 def _insert_depth_to_space(graph: Graph, node: Node) -> None:
     """Put a DepthToSpace with blocks of 1 before a Resize: TransposeOptimizer moves nothing past it."""
-    x = node.inputs[0]
-    assert x is not None
+    x = present(node.inputs[0])
     change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
 
 
@@ -165,8 +164,7 @@ def is_of_narrow(node: Node) -> bool:
 
 
 def _shape_of_unsqueezed(graph: Graph, node: Node) -> None:
-    (x,) = node.inputs
-    assert x is not None
+    (x,) = map(present, node.inputs)
     shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
     wide = graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
     # Negative positions count from the end and stay.

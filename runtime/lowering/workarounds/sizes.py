@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, sizes_type
 from graphcore.types.dims import Dim
@@ -48,7 +48,7 @@ def _write_pads(graph: Graph, node: Node) -> None:
     attributes = {**node.attributes}
     upper = attributes.pop("auto_pad") == "SAME_UPPER"
     attributes.pop("ceil_mode", None)  # auto_pad overrides it
-    x, sizes = _operand(node), _sizes(node)
+    x, sizes = present(node.inputs[0]), _sizes(node)
     gaps = attributes.get("dilations") or [1] * len(sizes)
     steps = attributes.get("strides") or [1] * len(gaps)
     is_pool = _FILTERS[node.op_type] is None  # pools do not accept pads of a whole window
@@ -111,12 +111,6 @@ def _zero_point(node: Node) -> Symbol | None:
     return node.inputs[2] if node.op_type in ("ConvInteger", "QLinearConv") and len(node.inputs) > 2 else None
 
 
-def _operand(node: Node) -> Symbol:
-    x = node.inputs[0]
-    assert x is not None
-    return x
-
-
 def _sizes(node: Node) -> list[int]:
     """Return the sizes of the windows. Raises `GraphError` if they are known at run time only."""
     kernel_shape, place = node.attributes.get("kernel_shape"), _FILTERS[node.op_type]
@@ -131,7 +125,7 @@ def _sizes(node: Node) -> list[int]:
 def _unknown(node: Node, what: str) -> GraphError:
     return GraphError(
         f"{node.op_type}: auto_pad with dilations or gaps needs {what}, since onnxruntime pads such windows wrongly",
-        operands={"X": _operand(node)},
+        operands={"X": present(node.inputs[0])},
         help="declare the size (with_dims, or the command set-dims), or write pads instead of auto_pad",
     )
 
@@ -275,7 +269,7 @@ _UNRANKED = frozenset({"Loop", "SequenceAt"})
 def _resized(graph: Graph) -> Iterator[Node]:
     for node in of_onnx(graph, ("Resize",)):
         sizes = node.inputs[3] if len(node.inputs) > 3 else None
-        if sizes is not None and _operand(node).shape.is_ranked and _is_of_unranked(sizes):
+        if sizes is not None and present(node.inputs[0]).shape.is_ranked and _is_of_unranked(sizes):
             yield node
 
 
@@ -300,7 +294,7 @@ def _is_of_unranked(sizes: Symbol) -> bool:
 def _state_count(graph: Graph, node: Node) -> None:
     *others, sizes = node.inputs
     assert sizes is not None
-    count = len(node.attributes.get("axes") or _operand(node).shape)
+    count = len(node.attributes.get("axes") or present(node.inputs[0]).shape)
     stated = graph.build.emit("Reshape", (sizes, graph.build.vector([count])), sizes_type(count))
     change(node, inputs=(*others, stated))
 

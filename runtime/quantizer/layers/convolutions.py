@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.passes.merging import readers
@@ -93,8 +93,7 @@ class Chain:
     def folded(self) -> tuple[Array, Array]:
         """Return the filters and the bias of a Conv, with the batch norm in them."""
         node = self.nodes[0]
-        weight = weight_of(node.inputs[1])
-        assert weight is not None
+        weight = present(weight_of(node.inputs[1]))
         filters, each = weight.array().astype(np.float64), 1
         if node.op_type == "ConvTranspose":
             filters, each = as_filters(node, filters), phases(node)
@@ -120,8 +119,7 @@ def _is_known(node: Node) -> bool:
 
 
 def _array(symbol: Symbol | None) -> Array:
-    array = constant_array(symbol, weights=True)
-    assert array is not None
+    array = present(constant_array(symbol, weights=True))
     return array
 
 
@@ -150,26 +148,17 @@ def replacements(
     replacements = {id(node): NodeReplacement(make, (1, 2))}
     for other in chain.nodes[1:]:
         skipped = tuple(range(1, len(other.inputs)))
-        replacements[id(other)] = NodeReplacement(lambda building, inputs: [_present(inputs[0])], skipped)
+        replacements[id(other)] = NodeReplacement(lambda building, inputs: [present(inputs[0])], skipped)
     return replacements, quantized.nbytes, error
-
-
-def _present(symbol: Symbol | None) -> Symbol:
-    assert symbol is not None
-    return symbol
 
 
 def _quantized_convolution(
     building: Building, inputs: Inputs, chain: Chain, quantized: QuantizedTensor, bias: Array, ranges: Ranges
 ) -> Symbol:
     build, node = building.graph.build, chain.nodes[0]
-    x, old = _present(inputs[0]), node.inputs[0]
-    root = weight_of(node.inputs[1])
-    assert root is not None
-    assert old is not None
-    entering, leaving = ranges.scale(old), ranges.scale(chain.result)
-    assert entering is not None
-    assert leaving is not None
+    x, old = present(inputs[0]), node.inputs[0]
+    root = present(weight_of(node.inputs[1]))
+    entering, leaving = present(ranges.scale(present(old))), present(ranges.scale(chain.result))
     assert quantized.scales is not None
     stem = f"{root.root.name}.int8"
     scales = building.constant(quantized.scales, f"{stem}.scale", root.root)
@@ -259,8 +248,7 @@ def transposed_misfit(node: Node) -> str:
 
 def is_small_transposed(node: Node) -> bool:
     """Return True if a ConvTranspose is faster in floats: DepthToSpace costs more than bytes save."""
-    weight = node.inputs[1]
-    assert weight is not None
+    weight = present(node.inputs[1])
     return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))
 
 
@@ -327,8 +315,7 @@ def _sized(count: int) -> TensorType:
 
 
 def _weight_shape(node: Node) -> tuple[int, ...]:
-    weight = node.inputs[1]
-    assert weight is not None
+    weight = present(node.inputs[1])
     return tuple(weight.shape.static_dims)
 
 

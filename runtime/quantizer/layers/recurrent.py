@@ -14,7 +14,7 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
@@ -229,8 +229,7 @@ def directions(node: Node, weights: Sequence[Array], choices: Choices) -> list[D
 
 def replace_results(inputs: Inputs, node: Node, ways: Sequence[Direction]) -> Sequence[Symbol]:
     """Return the replacements of Y and Y_h."""
-    x, first = inputs[0], inputs[5] if len(inputs) > 5 else None
-    assert x is not None
+    x, first = present(inputs[0]), inputs[5] if len(inputs) > 5 else None
     hidden = ways[0].around[0].shape[-1]
     rows, states = [], []
     for number, way in enumerate(ways):

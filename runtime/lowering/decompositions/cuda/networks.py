@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.recurrent import pad_empty
@@ -266,8 +266,7 @@ def _products(b: Builder, call: OpCall) -> Symbol:
             if i + j:
                 product = b.native("Mul", product, b.scalar(1 << 16 * (i + j), I64))
             total = product if total is None else b.native("Add", total, product)
-    assert total is not None
-    return b.native_cast(total, dtype)
+    return b.native_cast(present(total), dtype)
 
 
 def pad(b: Builder, call: OpCall) -> Replacement:

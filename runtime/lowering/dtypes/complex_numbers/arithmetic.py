@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import ComplexPair, ComplexPolicy, Result, holds_complex
 from graphcore.types.dtypes import DType, Kind
@@ -220,8 +220,7 @@ def _is_finite(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 
 def _cast(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (source,) = node.inputs
-    assert source is not None
+    (source,) = map(present, node.inputs)
     to = node.outputs[0].dtype
     if not to.is_complex:
         assert to.kind is Kind.bool

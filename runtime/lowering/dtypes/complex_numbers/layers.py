@@ -12,7 +12,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.ops.control import scan
 from graphcore.promotion.complex_operators import MOVES, PASS_THROUGH
@@ -175,8 +175,7 @@ def _lp_normalize(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Subtract the largest real part first, as for real numbers."""
-    source = node.inputs[0]
-    assert source is not None
+    source = present(node.inputs[0])
     dtype = source.dtype.storage
     z = wide(on.pair(source))
     axes = [on.of(s) for s in node.inputs[1:] if s is not None]
@@ -245,16 +244,13 @@ def _einsum(on: ComplexPolicy, node: Node) -> Sequence[Result]:
             sums[turns % 2] = r.neg(term) if is_minus else term
         else:
             sums[turns % 2] = r.sub(term_sum, term) if is_minus else r.add(term_sum, term)
-    real, imag = sums
-    assert real is not None
-    assert imag is not None
+    real, imag = map(present, sums)
     return (ComplexPair(real, imag),)
 
 
 def _reduce_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Multiply one element after the other, along one axis after the other."""
-    source, axes = node.inputs[0], constant_array(node.inputs[1]) if len(node.inputs) > 1 else None
-    assert source is not None
+    source, axes = present(node.inputs[0]), constant_array(node.inputs[1]) if len(node.inputs) > 1 else None
     current = on.pair(source)
     keeps = node.attributes.get("keepdims", 1)
     along = range(source.rank) if axes is None else sorted(int(axis) % source.rank for axis in axes)
@@ -275,8 +271,7 @@ def _reduce_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 def _cum_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     source, at = node.inputs
     assert source is not None
-    axis = constant_scalar(at)
-    assert axis is not None
+    axis = present(constant_scalar(at))
     is_exclusive, is_reverse = (bool(node.attributes.get(key, 0)) for key in ("exclusive", "reverse"))
     _, products = _running_product(
         on.pair(source), axis % source.rank, is_exclusive=is_exclusive, is_reverse=is_reverse
@@ -328,22 +323,19 @@ def _moved(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 def _shape_or_size(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Apply Shape or Size to one part: both have the same shape."""
-    (x,) = node.inputs
-    assert x is not None
+    (x,) = map(present, node.inputs)
     result = e.emit(node.op_type, on.pair(x).real, dtype=DType.int64, shape=node.outputs[0].shape, **node.attributes)
     return (result,)
 
 
 def _to_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Return complex numbers as a tensor of pairs."""
-    (x,) = node.inputs
-    assert x is not None
+    (x,) = map(present, node.inputs)
     return (on.packed(x),)
 
 
 def _from_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = node.inputs
-    assert x is not None
+    (x,) = map(present, node.inputs)
     return (on.of(x),)
 
 

@@ -15,7 +15,7 @@ from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dims import Dim
@@ -118,8 +118,7 @@ class ComplexPolicy(Policy[Rewrite]):
     def _parts(self, symbol: Symbol) -> ComplexPair:
         producer = symbol.producer
         if isinstance(producer, Captured):
-            assert self._outer is not None
-            return ComplexPair(*map(self.rewrite.captured, self._outer.pair(producer.symbol)))
+            return ComplexPair(*map(self.rewrite.captured, present(self._outer).pair(producer.symbol)))
         part = symbol.dtype.storage
         if isinstance(producer, Constant) and not producer.is_weight:
             array = producer.array
@@ -137,8 +136,7 @@ class ComplexPolicy(Policy[Rewrite]):
             if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
                 self.new.names.rename(result, symbol.given_name)
         elif isinstance(producer, Captured):
-            assert self._outer is not None
-            result = self.rewrite.captured(self._outer.packed(producer.symbol))
+            result = self.rewrite.captured(present(self._outer).packed(producer.symbol))
         else:
             assert isinstance(producer, Constant), "nodes come in an order they can run in"
             constant = Constant(casting.paired(producer.array), producer.is_weight, producer.origin)

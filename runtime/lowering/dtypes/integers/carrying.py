@@ -17,7 +17,7 @@ from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
@@ -130,8 +130,7 @@ class Widths(Policy[Rewrite]):
         dtype = self.dtype(symbol)
         if is_wide_dtype(dtype):
             value = self.value(symbol)
-            limits = of_dtype(DType.int64)
-            assert limits is not None
+            limits = present(of_dtype(DType.int64))
             if not value.interval.within(limits):
                 raise DTypeError(
                     f"{symbol.dtype} values do not fit in the int64 operand of an operator",
@@ -142,8 +141,7 @@ class Widths(Policy[Rewrite]):
         loose = self.loose(symbol)
         if not is_odd(dtype):
             return loose
-        limits = of_dtype(dtype)
-        assert limits is not None
+        limits = present(of_dtype(dtype))
         key = (loose.id, dtype)
         result = self._wrapped.get(key)
         if result is None:
@@ -338,12 +336,10 @@ class Widths(Policy[Rewrite]):
 
     def _cast(self, node: Node) -> Symbol:
         """Return the result of a cast between dtypes that are each stored in one tensor."""
-        (source,) = node.inputs
-        assert source is not None
+        (source,) = map(present, node.inputs)
         from_, to = self.dtype(source), self.dtype(node.outputs[0])
         if from_.is_float and is_odd(to):
-            limits = of_dtype(to)
-            assert limits is not None
+            limits = present(of_dtype(to))
             result = e.cast(self.rewrite.of(source), to.storage)
             result = e.emit("Clip", result, *(e.const(result, limit) for limit in limits))
             self._intervals[result.id] = limits
@@ -354,10 +350,10 @@ class Widths(Policy[Rewrite]):
         if value.dtype is stored:
             return value
         result = self.new.build.emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
-        limits = of_dtype(stored)
-        if limits is not None and _is_integral(value) and stored.kind is not Kind.bool:
+        bounds = of_dtype(stored)
+        if bounds is not None and _is_integral(value) and stored.kind is not Kind.bool:
             interval = self.interval(value)
-            self._intervals[result.id] = interval if interval.within(limits) else limits
+            self._intervals[result.id] = interval if interval.within(bounds) else bounds
         return result
 
     def spread(self, values: Sequence[WideValue], node: Node, others: Sequence[Symbol] = ()) -> list[WideValue]:
@@ -389,8 +385,7 @@ class Widths(Policy[Rewrite]):
             wide = symbol if symbol.dtype is U64 else e.cast_within(symbol, U64)
             zeros = e.emit("BitwiseAnd", wide, e.const(wide, 0))
             result = zeros if result is None else e.emit("Add", result, zeros)
-        assert result is not None
-        return result
+        return present(result)
 
 
 def _have_shape(shape: Shape, symbols: Sequence[Symbol]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore.arrays.big_integers import DIGIT, count_of
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, present
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue, is_window
 from graphcore.types.dtypes import DType
@@ -135,8 +135,7 @@ def low_bits(limbs: Limbs, value: WideValue, dtype: DType) -> tuple[Symbol, Inte
     """Return the value modulo 2^bits in a dtype that ONNX stores, and its interval."""
     low = value.limbs[0] if dtype.bits <= DIGIT else limbs.low64(value)
     symbol = limbs.symbol(low)
-    limits = of_dtype(dtype)
-    assert limits is not None
+    limits = present(of_dtype(dtype))
     if low.symbol is None and dtype is _I64:  # stays a constant, for later rules
         number = ((low.window.lo + (1 << 63)) % (1 << 64)) - (1 << 63)
         return symbol.graph.build.scalar(number, _I64), Interval(number, number)

@@ -8,7 +8,7 @@ from typing import Any
 from graphcore.arrays.big_integers import count_of
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import bodies
 from graphcore.operators import EVERY, ONNX, ROWS, Trait, having
 from graphcore.promotion.allo import MOVES
@@ -117,8 +117,7 @@ def narrowed(graph: Graph) -> frozenset[int]:
 def _low_of_wide(node: Node, used: int) -> Collection[int] | None:
     """Return the operands of a node on wide integers that need no more bits than its result; None if all bits count."""
     if node.op_type == "Cast" and not node.domain:
-        source = node.inputs[0]
-        assert source is not None
+        source = present(node.inputs[0])
         from_, to = source.type.dtype, node.outputs[0].type.dtype
         if not to.is_integer or not from_.is_integer:
             return None

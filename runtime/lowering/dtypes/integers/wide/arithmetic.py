@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import (
@@ -24,7 +24,6 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MAX_TERMS,
     Rule,
     filled_out,
-    first,
     max_limbs,
     operands,
 )
@@ -95,7 +94,7 @@ def _sign(on: Widths, node: Node) -> Sequence[Result]:
 
 def _sum(on: Widths, node: Node) -> Sequence[Result]:
     """The digits of the sum are the sums of the digits, which stay far below 2^64."""
-    x = on.value(first(node))
+    x = on.value(present(node.inputs[0]))
     count = reduced_count(node)
     terms = Interval(0, MAX_TERMS) if count is None else Interval(count, count)
     axes = [on.exact(s) for s in node.inputs[1:] if s is not None]
@@ -224,9 +223,7 @@ def _shift_right(on: Widths, node: Node) -> Sequence[Result]:
 
 def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[WideValue, int | Symbol]:
     """Return the operand of a shift, and its count: a number, or a tensor of int64 that broadcasts with it."""
-    x, count = node.inputs
-    assert x is not None
-    assert count is not None
+    x, count = map(present, node.inputs)
     number = known_scalar(count)
     value = on.exact_value(x) if exact else on.value(x)
     if number is not None and not count.rank:

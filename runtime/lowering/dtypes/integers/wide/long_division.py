@@ -13,7 +13,7 @@ import numpy as np
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.definitions import body, finish
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
@@ -31,9 +31,7 @@ _LOWEST, _HIGHEST = -6, 4
 
 def divided(on: Widths, node: Node) -> Sequence[Result]:
     """Return the result of a Div, FloorDiv or Mod node, as the digits of its dtype."""
-    left, right = node.inputs
-    assert left is not None
-    assert right is not None
+    left, right = map(present, node.inputs)
     dtype, shape = node.outputs[0].dtype, node.outputs[0].shape
     if not (left.shape.is_ranked and right.shape.is_ranked and shape.is_ranked):
         raise refused(node, "the rank of an operand is not known")
@@ -335,5 +333,4 @@ def _as_float(limbs: Limbs, value: WideValue) -> Symbol:
         part = e.cast_within(e.bitcast(symbol, _I64), _F64)
         part = e.emit("Mul", part, e.const(part, 2.0 ** (DIGIT * place))) if place else part
         total = part if total is None else e.emit("Add", total, part)
-    assert total is not None
-    return total
+    return present(total)

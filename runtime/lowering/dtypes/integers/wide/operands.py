@@ -55,12 +55,6 @@ def max_limbs(node: Node) -> int:
     return count_of(node.outputs[0].dtype.bits)
 
 
-def first(node: Node) -> Symbol:
-    first = node.inputs[0]
-    assert first is not None
-    return first
-
-
 def filled_out(on: Widths, node: Node, value: WideValue) -> WideValue:
     """Return the value with limbs of the shape of the node's result, at least one of them not a constant."""
     symbols = [limb.symbol for limb in value.limbs if limb.symbol is not None]

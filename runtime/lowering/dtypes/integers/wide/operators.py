@@ -8,18 +8,18 @@ from graphcore.arrays.big_integers import count_of
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Node, present
 from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, products, running, sorting
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, refused, with_shape
 from graphcore.types.dtypes import Kind
 
 
 def _cast(on: Widths, node: Node) -> Sequence[Result]:
-    source, out = first(node), node.outputs[0]
+    source, out = present(node.inputs[0]), node.outputs[0]
     from_, to = source.dtype, out.dtype
     if from_.is_float:
         return (conversions.of_float(on.limbs, on.exact(source), to),)

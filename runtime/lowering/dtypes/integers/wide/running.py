@@ -10,7 +10,7 @@ from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.definitions import body, finish
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
@@ -21,7 +21,6 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MAX_TERMS,
     Rule,
     digits_of,
-    first,
     max_limbs,
     refused,
 )
@@ -35,9 +34,8 @@ _END = (1 << 63) - 1
 
 def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
     """The digits of the sums are the running sums of the digits, which stay far below 2^63."""
-    x = first(node)
-    axis = node.inputs[1]
-    assert axis is not None
+    x = present(node.inputs[0])
+    axis = present(node.inputs[1])
     value = on.value(x)
     place = known_scalar(axis)
     length = x.shape[place] if x.shape.is_ranked and place is not None else Dim.dynamic()
@@ -56,7 +54,7 @@ def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
 
 def _product(on: Widths, node: Node) -> Sequence[Result]:
     """Multiply one half of the elements by the other until one is left."""
-    x, out = first(node), node.outputs[0]
+    x, out = present(node.inputs[0]), node.outputs[0]
     axes = constant_axes(node)
     if axes is None or not x.shape.is_ranked:
         raise refused(node, "the axes are not known")
@@ -132,7 +130,7 @@ def _multiply_halves(rows: Symbol) -> Symbol:
 
 def _running_product(on: Widths, node: Node) -> Sequence[Result]:
     """Multiply each row by the one 1, 2, 4, ... places before, so that it is the product of twice as many."""
-    x = first(node)
+    x = present(node.inputs[0])
     place = known_scalar(node.inputs[1])
     if place is None or not x.shape.is_ranked:
         raise refused(node, "the axis is not known")
@@ -184,10 +182,7 @@ def scatter_product(on: Widths, node: Node) -> WideDigits:
 
     Updates are numbered from 1, and those taken have the number 0, which stands for the factor 1.
     """
-    data, indices, updates = node.inputs
-    assert data is not None
-    assert indices is not None
-    assert updates is not None
+    data, indices, updates = map(present, node.inputs)
     if not data.shape.is_ranked or not updates.shape.is_ranked:
         raise refused(node, "the rank of an operand is not known")
     places = on.exact(indices)
@@ -259,9 +254,7 @@ _INT65 = DType.int(65)
 
 
 def _power(on: Widths, node: Node) -> Sequence[Result]:
-    base, exponent = node.inputs
-    assert base is not None
-    assert exponent is not None
+    base, exponent = map(present, node.inputs)
     power = known_scalar(exponent)
     if power is not None and power >= 0 and not exponent.rank and _products(power, max_limbs(node)) <= _MAX_PRODUCTS:
         return _unrolled(on, node, power)
@@ -276,7 +269,7 @@ def _products(power: int, limbs: int) -> int:
 
 
 def _unrolled(on: Widths, node: Node, power: int) -> Sequence[Result]:
-    base = on.value(first(node))
+    base = on.value(present(node.inputs[0]))
     result = conversions.of_number(on.limbs, 1)
     while power:
         if power & 1:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.operators import ROWS
 from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers import conversions
@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, joined, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, first, max_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, max_limbs, refused
 from graphcore.runtime.lowering.dtypes.integers.wide.running import scatter_product
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -61,7 +61,7 @@ def digit_of(on: Widths, key: Symbol, limb: Limb) -> Limb:
 
 def _extreme(*, greatest: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
-        x = first(node)
+        x = present(node.inputs[0])
         if len(node.inputs) > 1 and node.inputs[1] is None:
             node_axes: Symbol | None = None
         else:
@@ -70,8 +70,7 @@ def _extreme(*, greatest: bool) -> Rule:
             return (on.value(x),)
         axes = [] if node_axes is None else [on.exact(node_axes)]
         value, shape = on.exact_value(x), _reduced_shape(x, node)
-        limits = of_dtype(x.dtype)
-        assert limits is not None
+        limits = present(of_dtype(x.dtype))
         is_whole = _has_elements(x)
         if not is_whole:  # without elements the result is an end of the dtype's range
             value = WideValue(value.limbs, limits)
@@ -110,8 +109,7 @@ def _find_best(
         keys.insert(0, (best, limb))
         equal = e.equal(candidates, best)
         chosen = equal if chosen is None else e.both(chosen, equal)
-    assert chosen is not None
-    return keys, chosen
+    return keys, present(chosen)
 
 
 def _reduced_shape(x: Symbol, node: Node) -> Shape:
@@ -130,7 +128,7 @@ def _has_elements(x: Symbol) -> bool:
 
 def _position(*, greatest: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
-        x = first(node)
+        x = present(node.inputs[0])
         if not x.shape.is_ranked:
             raise refused(node, "the rank of an operand is not known")
         axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
@@ -148,9 +146,7 @@ def _position(*, greatest: bool) -> Rule:
 
 def _top_k(on: Widths, node: Node) -> Sequence[Result]:
     """Sort by each digit, from the lowest on: each sort is stable."""
-    x, count = node.inputs
-    assert x is not None
-    assert count is not None
+    x, count = map(present, node.inputs)
     if not x.shape.is_ranked:
         raise refused(node, "the rank of an operand is not known")
     values = node.outputs[0]
@@ -178,7 +174,7 @@ def _top_k(on: Widths, node: Node) -> Sequence[Result]:
 
 def _max_pool(on: Widths, node: Node) -> Sequence[Result]:
     """Pool the places of all elements in their order, in which the first of equal ones is the greatest."""
-    x, build, line = first(node), on.new.build, _shape([Dim.dynamic()])
+    x, build, line = present(node.inputs[0]), on.new.build, _shape([Dim.dynamic()])
     value = on.exact_value(x)
     some = on.limbs.full(value)[0]
     sizes = e.emit("Shape", some, dtype=_I64, shape=_shape([Dim(x.rank)]))
@@ -251,10 +247,7 @@ def _resize(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _where(on: Widths, node: Node) -> Sequence[Result]:
-    condition, x, y = node.inputs
-    assert condition is not None
-    assert x is not None
-    assert y is not None
+    condition, x, y = map(present, node.inputs)
     truth = on.exact(condition)
     left, right = on.spread([on.value(x), on.value(y)], node, [truth])
     return (on.limbs.where(truth, left, right),)
@@ -262,7 +255,7 @@ def _where(on: Widths, node: Node) -> Sequence[Result]:
 
 def _shape_or_size(on: Widths, node: Node) -> Sequence[Result]:
     """Apply Shape or Size to one limb: all have the same shape."""
-    x = on.value(first(node))
+    x = on.value(present(node.inputs[0]))
     result = e.emit(node.op_type, on.limbs.full(x)[0], dtype=_I64, shape=node.outputs[0].shape, **node.attributes)
     return (result,)
 
@@ -272,7 +265,7 @@ def _constant_of_shape(on: Widths, node: Node) -> Sequence[Result]:
     fill = node.attributes.get("value")
     number = 0 if fill is None else int(fill.reshape(()))
     value = conversions.of_number(on.limbs, number)
-    shape = on.exact(first(node))
+    shape = on.exact(present(node.inputs[0]))
     type_ = tensor_type(U64, node.outputs[0].shape)
     limbs = []
     for limb in value.limbs:
@@ -285,10 +278,7 @@ def _constant_of_shape(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _scatter(on: Widths, node: Node) -> Sequence[Result]:
-    data, indices, updates = node.inputs
-    assert data is not None
-    assert indices is not None
-    assert updates is not None
+    data, indices, updates = map(present, node.inputs)
     how = node.attributes.get("reduction", "none")
     how = how.decode() if isinstance(how, bytes) else how
     if how == "none":
