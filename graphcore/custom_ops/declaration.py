@@ -7,7 +7,7 @@ node. `graphcore.ops.microsoft` declares the runtime's own operators in this way
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any, Protocol, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, overload
 
 from graphcore.custom_ops.custom_op import CustomOp, lookup, register, require_open
 from graphcore.custom_ops.signature import NONE
@@ -37,76 +37,38 @@ class Declare(Protocol):
     def __call__(self, types: Callable[P, Any], /) -> CustomOp[P, Any]: ...
 
 
+class _Options(TypedDict, total=False):
+    promote: str | Mapping[str, str]
+    dtypes: Mapping[str, str] | None
+    python: Callable[..., Any] | None
+
+
+class _OptionsOfRule(_Options, total=False):
+    body: Callable[..., Any] | None
+
+
+@overload
+def custom_op(name: str, types: Callable[P, _OneType], **options: Unpack[_OptionsOfRule]) -> CustomOp[P, Symbol]: ...
 @overload
 def custom_op(
-    name: str,
-    types: Callable[P, _OneType],
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any] | None = None,
-    python: Callable[..., Any] | None = None,
-) -> CustomOp[P, Symbol]: ...
-@overload
-def custom_op(
-    name: str,
-    types: Callable[P, tuple[_OneType, _OneType]],
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any] | None = None,
-    python: Callable[..., Any] | None = None,
+    name: str, types: Callable[P, tuple[_OneType, _OneType]], **options: Unpack[_OptionsOfRule]
 ) -> CustomOp[P, tuple[Symbol, Symbol]]: ...
 @overload
 def custom_op(
-    name: str,
-    types: Callable[P, tuple[_OneType, _OneType, _OneType]],
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any] | None = None,
-    python: Callable[..., Any] | None = None,
+    name: str, types: Callable[P, tuple[_OneType, _OneType, _OneType]], **options: Unpack[_OptionsOfRule]
 ) -> CustomOp[P, tuple[Symbol, Symbol, Symbol]]: ...
 @overload
 def custom_op(
-    name: str,
-    types: Callable[P, Sequence[_OneType]],
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any] | None = None,
-    python: Callable[..., Any] | None = None,
+    name: str, types: Callable[P, Sequence[_OneType]], **options: Unpack[_OptionsOfRule]
 ) -> CustomOp[P, tuple[Symbol, ...]]: ...
 @overload
-def custom_op(
-    name: str,
-    types: Callable[P, Any],
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any] | None = None,
-    python: Callable[..., Any] | None = None,
-) -> CustomOp[P, Any]: ...
+def custom_op(name: str, types: Callable[P, Any], **options: Unpack[_OptionsOfRule]) -> CustomOp[P, Any]: ...
 @overload
 def custom_op(
-    name: str,
-    types: None = None,
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: Callable[P, R],
-    python: Callable[..., Any] | None = None,
+    name: str, types: None = None, *, body: Callable[P, R], **options: Unpack[_Options]
 ) -> CustomOp[P, R]: ...
 @overload
-def custom_op(
-    name: str,
-    types: None = None,
-    *,
-    promote: str | Mapping[str, str] = NONE,
-    dtypes: Mapping[str, str] | None = None,
-    body: None = None,
-    python: Callable[..., Any] | None = None,
-) -> Declare: ...
+def custom_op(name: str, types: None = None, *, body: None = None, **options: Unpack[_Options]) -> Declare: ...
 def custom_op(
     name: str,
     types: Callable[..., Any] | None = None,
