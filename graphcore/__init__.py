@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from graphcore._version import FOLDER as _FOLDER
 from graphcore._version import PACKAGES as _PACKAGES
 from graphcore._version import __version__ as __version__
+from graphcore.support import installation as _installation
 from graphcore.support import telemetry as _telemetry
 
 # In a checkout that is not installed, the packages are beside this folder.
 __path__.extend({_dirname(folder) for folder in _PACKAGES.values()} - {_FOLDER})
 
+_installation.warn_of_conflict()
 _telemetry.turn_off()
 
 if TYPE_CHECKING:

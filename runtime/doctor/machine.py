@@ -16,6 +16,7 @@ from graphcore._version import __version__
 from graphcore.runtime.doctor.release import Distribution, Machine, Notebook, Packages
 from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 from graphcore.runtime.ort.release import saturates
+from graphcore.support import installation
 
 INSTRUCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86": {
@@ -209,7 +210,10 @@ def distributions() -> tuple[Distribution, ...]:
 
 
 def find_packages(book: Notebook) -> Packages:
-    """Return the installed packages; notes two distributions of one module, and modules that cannot be imported."""
+    """Return the installed packages; notes those that overwrite each other, and modules that cannot be imported."""
+    conflict = book.look("files", lambda _: installation.conflict(), None, "note")
+    if conflict is not None:
+        book.add("note", "files", *conflict)
     nothing: tuple[Distribution, ...] = ()
     there = book.look("distributions", lambda _: distributions(), nothing, "note")
     names = [one.name for one in there]

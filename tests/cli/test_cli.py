@@ -515,7 +515,7 @@ def test_commands_of_the_documents_are_understood() -> None:
 
 
 def test_command_is_installed_under_its_name() -> None:
-    assert '[project.scripts]\ngraphcore = "graphcore.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    assert '[project.scripts]\ngraphcore = "graphcore.__main__:main"' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_help_is_printed_without_a_command(call: Call) -> None:
