@@ -17,6 +17,7 @@ from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import Opened
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies_data, small, small_data, unet_data
+from tests.view.browser.test_names import renamed
 
 pytestmark = pytest.mark.browser
 
@@ -69,6 +70,13 @@ def test_svg_stands_alone_and_looks_as_the_png(show: Show, data: Callable[[], Da
         assert b"var(" not in content
         assert b"url(" not in content
         assert opened.page.evaluate(DIFFERENT) < 0.01
+
+
+def test_svg_is_xml_when_names_are_hostile(show: Show) -> None:
+    with show(renamed("a\0\u202e]]></text><b>&\ud800\uffff")) as opened:
+        _, content = saved(opened, lambda: opened.page.keyboard.press("s"))
+        texts = {element.text for element in ET.fromstring(content).iter(f"{SVG}text")}
+        assert "a‹0000›‹202E›]]></text><b>&\ufffd‹FFFF›" in texts
 
 
 def test_png_has_the_whole_drawing_in_two_pixels_a_unit(show: Show) -> None:

@@ -2,7 +2,7 @@
 import type { Graph, Lowered, Node, Value } from "./model";
 
 /** Characters that are invisible or reorder the text around them; their code point is shown instead. */
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff]/g;
 const LONGEST = 2000;
 
 /** Return a string with hidden characters spelled out, cut to `longest` characters. */
