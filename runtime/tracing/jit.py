@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, Protocol, TypeAlias, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -231,59 +231,35 @@ class Jit(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Jitted[P, R, Any]: ...
 
 
+class _Options(TypedDict, total=False):
+    promotion: str | PromotionSystem
+    session: InferenceSession | None
+
+
+@overload
+def jit(function: None = None, **options: Unpack[_Options]) -> Jit: ...
+@overload
+def jit(function: Callable[P, Symbol], **options: Unpack[_Options]) -> Jitted[P, Symbol, _Array]: ...
 @overload
 def jit(
-    function: None = None, *, promotion: str | PromotionSystem = "max", session: InferenceSession | None = None
-) -> Jit: ...
-@overload
-def jit(
-    function: Callable[P, Symbol],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
-) -> Jitted[P, Symbol, _Array]: ...
-@overload
-def jit(
-    function: Callable[P, tuple[Symbol, Symbol]],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
+    function: Callable[P, tuple[Symbol, Symbol]], **options: Unpack[_Options]
 ) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
 @overload
 def jit(
-    function: Callable[P, tuple[Symbol, Symbol, Symbol]],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
+    function: Callable[P, tuple[Symbol, Symbol, Symbol]], **options: Unpack[_Options]
 ) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
 @overload
 def jit(
-    function: Callable[P, tuple[Symbol, ...]],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
+    function: Callable[P, tuple[Symbol, ...]], **options: Unpack[_Options]
 ) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
 @overload
-def jit(
-    function: Callable[P, list[Symbol]],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
-) -> Jitted[P, list[Symbol], list[_Array]]: ...
+def jit(function: Callable[P, list[Symbol]], **options: Unpack[_Options]) -> Jitted[P, list[Symbol], list[_Array]]: ...
 @overload
 def jit(
-    function: Callable[P, dict[str, Symbol]],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
+    function: Callable[P, dict[str, Symbol]], **options: Unpack[_Options]
 ) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
 @overload
-def jit(
-    function: Callable[P, R],
-    *,
-    promotion: str | PromotionSystem = "max",
-    session: InferenceSession | None = None,
-) -> Jitted[P, R, Any]: ...
+def jit(function: Callable[P, R], **options: Unpack[_Options]) -> Jitted[P, R, Any]: ...
 def jit(
     function: Callable[..., Any] | None = None,
     *,
