@@ -90,7 +90,8 @@ def scatter(name: str, formula: Any = None, of_slices: bool = False) -> Case:
 
 def added_along(x: Array, values: Array, index: Array) -> Array:
     result = x.copy()
-    np.add.at(result, (slice(None), index.astype(int)), values)
+    places: Any = (slice(None), index.astype(int))
+    np.add.at(result, places, values)
     return result
 
 
