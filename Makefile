@@ -44,7 +44,7 @@ endif
 INSTALL   = sh tools/install.sh $(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-quick test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test test-all test-quick test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers release clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
@@ -64,6 +64,7 @@ help:
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
 	@echo "make bench   run every benchmark in turn; leaves benchmarks/results.md; ONLY=\"cli load\": these again"
 	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO, llama.cpp: 7 GB)"
+	@echo "make release build the distributions and the SBOM of a release in dist and build, and check them; uploads nothing"
 	@echo "make clean   remove .venv and whatever else was made"
 
 demo: $(VENV)/.demo-stamp
@@ -141,6 +142,20 @@ lock:
 	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --extra ray --extra serve --extra triton --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
+# All but the upload. The wheel is built of the sdist, with the locked setuptools: its bytes follow from the commit.
+release: VENV_OF = .venv-release
+release: .venv-release/.stamp
+	@[ -z "$$(git status --porcelain)" ] || { echo "error: the tree has changes: commit them first" >&2; exit 1; }
+	$(INSTALL) $(LOCKED) setuptools build==1.6.1 twine==7.0.0 cyclonedx-bom==7.5.0
+	rm -rf dist && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m build --no-isolation
+	$(PY) -m twine check --strict dist/*
+	@rm -rf build/sbom && found=$(PY) && $(MAKE_VENV) build/sbom
+	sh tools/install.sh build/sbom/bin/python $(LOCKED) dist/*.whl
+	@build/sbom/bin/python -m pip uninstall --quiet --yes uv setuptools pip 2>/dev/null || true # graphcore does not need them
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venv-release/bin/cyclonedx-py environment build/sbom/bin/python \
+	  --pyproject pyproject.toml --mc-type library --output-reproducible -o build/sbom.cdx.json
+	@sha256sum dist/* build/sbom.cdx.json
+
 # With ONLY="cli load" those programs run again, and the figures of the others stay.
 bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
 	@mkdir -p build; [ -n "$(ONLY)" ] || rm -f build/figures.jsonl; missed=; \
@@ -202,8 +217,8 @@ $(VENV)/.docs-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[docs]'
 	@touch $@
 
-$(NEWEST)/.stamp: $(VENV)/.stamp
-	@found=$(VENV)/bin/python; $(MAKE_VENV) $(NEWEST)
+$(NEWEST)/.stamp .venv-release/.stamp: $(VENV)/.stamp
+	@found=$(VENV)/bin/python; $(MAKE_VENV) $(@D)
 	@touch $@
 
 # There are no wheels for every system: without them the benchmark says that there is nothing to compare.

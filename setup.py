@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,21 @@ def link_packages() -> None:
     """Make `src/graphcore`, which alone an editable install puts on the path, and the packages inside of it."""
     for name, folder in PACKAGES.items():
         link(ROOT / "src" / name if name == folder else ROOT / name.replace(".", "/"), ROOT / folder)
+
+
+def readme() -> str:
+    """Return the README for the package index: links are absolute or, if no repository is known, their text alone."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = project.get("urls", {}).get("Repository")
+
+    def absolute(match: re.Match[str]) -> str:
+        mark, text, path = match.groups()
+        if repository:
+            return f"{mark}[{text}]({repository}/{'raw' if mark else 'blob'}/HEAD/{path})"
+        return "" if mark else text
+
+    content = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)]*)\)", absolute, content)
 
 
 def commit_time() -> str:
@@ -106,6 +123,8 @@ class Wheel(bdist_wheel):
 (ROOT / "src").mkdir(exist_ok=True)  # for the egg-info
 os.environ.setdefault("SOURCE_DATE_EPOCH", commit_time())
 setup(
+    long_description=readme(),
+    long_description_content_type="text/markdown",
     packages=packages(),
     package_dir={"": "src"} | PACKAGES,
     cmdclass={"links": Links, "editable_wheel": EditableWheel, "bdist_wheel": Wheel},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ensurepip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from docs.imports import PACKAGES, modules
+from graphcore._version import __version__
 
 ROOT = Path(__file__).parents[2]
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md", ".gitignore")
@@ -118,6 +120,26 @@ def test_wheel_of_sdist_is_that_of_the_checkout(tree: Path, wheel: Path, tmp_pat
         (i.filename, i.CRC, i.external_attr) for i in expected_infos
     ]
     assert {info.date_time[0] for info in infos} == {1980}  # no commit is known there
+
+
+def test_versions_agree() -> None:
+    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_description_has_no_relative_links(tree: Path, wheel: Path, tmp_path: Path) -> None:
+    metadata = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA"))
+    description = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "[Install](" not in description
+    assert "Get started | Install, tour in five minutes" in description
+    copy = shutil.copytree(tree, tmp_path / "copy")
+    project = (copy / "pyproject.toml").read_text(encoding="utf-8")
+    urls = '[project.urls]\nRepository = "https://example.org/g"\n\n[project.scripts]'
+    (copy / "pyproject.toml").write_text(project.replace("[project.scripts]", urls), encoding="utf-8")
+    description = run(copy, sys.executable, "setup.py", "--long-description")
+    assert "[Install](https://example.org/g/blob/HEAD/docs/start/install.md)" in description
+    assert "](https://example.org/g/raw/HEAD/docs/images/view-unet.png)" in description
+    assert re.search(r"\]\((?!\w+:)", description) is None
 
 
 def test_build_fails_without_modules(tmp_path: Path) -> None:
