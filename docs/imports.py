@@ -81,7 +81,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "storage",
     ),
     "onnx": (
-        "operators",
+        "exporters operators",
         "read",
         "versions",
         "schemas",

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from graphcore.ir.state.settings import accuracy as accuracy
     from graphcore.ir.symbol import Symbol as Symbol
     from graphcore.ir.symbol import SymbolTuple as SymbolTuple
+    from graphcore.onnx.exporters import from_jax as from_jax
+    from graphcore.onnx.exporters import from_torch as from_torch
     from graphcore.promotion import PromotionSystem as PromotionSystem
     from graphcore.promotion import common_dtype as common_dtype
     from graphcore.promotion import implicit_cast_type as implicit_cast_type
@@ -84,6 +86,7 @@ _HOMES = {
         "ir.graph": "Graph",
         "ir.state.settings": "accuracy",
         "ir.symbol": "Symbol SymbolTuple",
+        "onnx.exporters": "from_jax from_torch",
         "promotion": "PromotionSystem common_dtype implicit_cast_type",
         "runtime": "Batcher Bound InferenceSession IsolatedModel IsolatedSession Model Quantization Tensor jit "
         "quantize register_provider tensor",
