@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+import urllib.error
+import urllib.request
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +24,10 @@ from graphcore import Graph, TensorType, ops
 from graphcore.cli import main
 from graphcore.errors import GraphError, ModelError
 from graphcore.scale.deploy.triton import Settings, Word, model_config, to_text
-from graphcore.scale.deploy.writing import Lowering, kubernetes_name, triton_repository, yaml
+from graphcore.scale.deploy.writing import Lowering, docker_folder, kubernetes_name, triton_repository, yaml
 from tests.scale.support import graphs
+
+ROOT = Path(__file__).parents[2]
 
 
 def _message(path: Path) -> Any:
@@ -270,6 +278,189 @@ def test_dockerfile_has_known_instructions_and_its_files_are_there(tmp_path: Pat
     assert start[:4] == ["python", "-m", "graphcore.scale.serving.http_server", "/models/head.onnx"]
     assert json.loads(next(rest for name, rest in parsed if name == "CMD")) == ["--batch", "32"]
     assert [name for name, _ in parsed].index("USER") < [name for name, _ in parsed].index("ENTRYPOINT")
+
+
+def _fake_wheel(
+    folder: Path, name: str, version: str, *requires: str, extras: dict[str, list[str]] | None = None
+) -> Path:
+    """Write a wheel without files, whose metadata pip resolves."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    path = folder / f"{stem}-py3-none-any.whl"
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {r}" for r in requires),
+    ]
+    for extra, packages in (extras or {}).items():
+        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {p}; extra == "{extra}"' for p in packages)]
+    files = {
+        "METADATA": "\n".join(lines) + "\n\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in {**files, "RECORD": ""}.items():
+            archive.writestr(f"{stem}.dist-info/{file}", text)
+    return path
+
+
+def _own_wheel(folder: Path) -> Path:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return _fake_wheel(
+        folder, project["name"], gc.__version__, *project["dependencies"], extras={"serve": extras["serve"]}
+    )
+
+
+def _instruction(dockerfile: str, name: str) -> str:
+    lines = dockerfile.replace("\\\n", " ").splitlines()
+    return next(line.partition(" ")[2] for line in lines if line.startswith(name))
+
+
+def _requirements(dockerfile: str) -> list[str]:
+    command, _ = _instruction(dockerfile, "RUN").split("&&")
+    words = shlex.split(command)
+    assert words[:3] == ["pip", "install", "--no-cache-dir"]
+    return words[3:]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with wheels of the requirements of this package, as far as pip reads them: their metadata."""
+    folder = tmp_path_factory.mktemp("packages")
+    for minor in (*range(20, 25), *range(26, 33)):
+        for name in ("onnxruntime", "onnxruntime-gpu"):
+            _fake_wheel(folder, name, f"1.{minor}.0", "numpy")
+    for name in ("numpy", "onnx", "ml_dtypes", "anyio", "starlette", "uvicorn"):
+        _fake_wheel(folder, name, "99.0")
+    _own_wheel(folder)
+    return folder
+
+
+@pytest.mark.parametrize("provider", ["cpu", "cuda"])
+@pytest.mark.parametrize("release", ["1.20", "1.22", "1.26", "1.27", "1.30.0", None])
+def test_requirements_of_an_image_are_resolved_by_pip(
+    tmp_path: Path, packages: Path, release: str | None, provider: str
+) -> None:
+    pytest.importorskip("pip", reason="pip is not installed")
+    argv = ["deploy", _exported(tmp_path, _head()), "--docker", str(tmp_path / "image"), "--provider", provider]
+    assert main([*argv, *(["--runtime", release] if release else [])]) == 0
+    required = _requirements((tmp_path / "image" / "Dockerfile").read_text())
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-index"]
+    result = subprocess.run(
+        [*command, "--find-links", str(packages), *required], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    (installed,) = (line for line in result.stdout.splitlines() if line.startswith("Would install "))
+    package = "onnxruntime-gpu" if provider == "cuda" else "onnxruntime"
+    assert re.search(rf" {package}-{release or onnxruntime.__version__}\b", installed)
+    has_graphcore = release is None or int(release.split(".")[1]) >= 27
+    assert ("graphcore-engine-" in installed) is has_graphcore
+
+
+def test_older_onnxruntime_gets_a_server_without_graphcore(tmp_path: Path) -> None:
+    folder = tmp_path / "image"
+    assert main(["deploy", _exported(tmp_path, _head()), "--docker", str(folder), "--runtime", "1.22"]) == 0
+    text = (folder / "Dockerfile").read_text()
+    assert _requirements(text) == ["onnxruntime==1.22.*"]
+    assert "graphcore" not in text
+    assert "COPY server.py /\n" in text
+    assert (folder / ".dockerignore").read_text() == "*\n!models/\n!server.py\n"
+    entry = json.loads(_instruction(text, "ENTRYPOINT"))
+    assert entry[:3] == ["python", "/server.py", "/models/head.onnx"]
+    arguments = ["models/head.onnx", "--port", "0", *json.loads(_instruction(text, "CMD"))]
+    program = [sys.executable, "server.py", *arguments]
+    with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{url}/health/ready") as response:
+                assert json.loads(response.read())["models"] == ["head"]
+            x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+            tensor = {"name": "features", "shape": x.shape, "datatype": "FP32", "data": x.ravel().tolist()}
+            answer = _posted(f"{url}/models/head/infer", {"inputs": [tensor]})
+            assert answer["outputs"] == [
+                {"name": "score", "datatype": "FP32", "shape": [2], "data": x.sum(axis=(1, 2)).tolist()}
+            ]
+            refused = {
+                "head": ({"inputs": []}, 400, "the inputs of the model are features"),
+                "tail": ({"inputs": [tensor]}, 404, "/v2/models/tail/infer is not /v2/models/NAME/infer of head"),
+            }
+            for name, (body, status, words) in refused.items():
+                with pytest.raises(urllib.error.HTTPError) as raised:
+                    _posted(f"{url}/models/{name}/infer", body)
+                assert raised.value.code == status
+                assert words in json.loads(raised.value.read())["error"]
+                raised.value.close()
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+
+
+def _posted(url: str, body: Any) -> Any:
+    with urllib.request.urlopen(url, json.dumps(body).encode()) as response:
+        return json.loads(response.read())
+
+
+def test_models_that_need_graphcore_are_refused_for_older_onnxruntime(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = Graph("half", {"x": TensorType("bfloat16", ["n"])})
+    half.output(y=half["x"].cast("float32"))
+    for graph, words in ((_counter(), "counter has buffers"), (half, "half: 'x' is bfloat16[n]")):
+        with pytest.raises(ModelError, match=re.escape(words)) as raised:
+            docker_folder(tmp_path / "image", {graph.name: graph}, Settings(), Lowering(runtime="1.22"), "1.32.0")
+        assert "1.27.0 or newer" in raised.value.help
+        assert not (tmp_path / "image").exists()
+
+
+def test_wheels_are_copied_and_installed(tmp_path: Path, packages: Path) -> None:
+    pytest.importorskip("pip", reason="pip is not installed")
+    wheel = _own_wheel(tmp_path)
+    other = _fake_wheel(tmp_path, "onnxruntime", "1.30.0", "numpy")
+    folder = tmp_path / "image"
+    argv = [
+        "deploy",
+        _exported(tmp_path, _head()),
+        "--docker",
+        str(folder),
+        "--wheel",
+        str(wheel),
+        "--wheel",
+        str(other),
+    ]
+    assert main(argv) == 0
+    text = (folder / "Dockerfile").read_text()
+    assert text.index("COPY wheels/ /wheels/") < text.index("RUN pip")
+    assert "!wheels/\n" in (folder / ".dockerignore").read_text()
+    assert (folder / "wheels" / wheel.name).read_bytes() == wheel.read_bytes()
+    required = _requirements(text)
+    assert required == [f"/wheels/{wheel.name}[serve]", f"/wheels/{other.name}"]
+    local = [str(folder) + each for each in required]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-index"]
+    result = subprocess.run(
+        [*command, "--find-links", str(packages), *local], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"graphcore-engine-{gc.__version__}" in result.stdout
+    assert "uvicorn-99.0" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["gone-1.0-py3-none-any.whl", "model.onnx", "package.whl"])
+def test_what_is_not_a_wheel_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    if not name.startswith("gone"):
+        (tmp_path / name).touch()
+    argv = [
+        "deploy",
+        _exported(tmp_path, _head()),
+        "--docker",
+        str(tmp_path / "image"),
+        "--wheel",
+        str(tmp_path / name),
+    ]
+    assert main(argv) == 1
+    assert f"{name}' is not a wheel" in capsys.readouterr().err
+    assert not (tmp_path / "image").exists()
 
 
 @pytest.mark.parametrize("provider", ["cpu", "cuda"])

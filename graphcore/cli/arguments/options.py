@@ -415,7 +415,18 @@ def add_deploy(commands: Commands) -> None:
     parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files; of a pipeline in order")
     parser.add_argument("--triton", metavar="FOLDER", help="write a model repository for Triton, or add to one")
     parser.add_argument("--kserve", metavar="FILE", help="write the manifest of an InferenceService")
-    parser.add_argument("--docker", metavar="FOLDER", help="write a Dockerfile of graphcore's server, with the models")
+    parser.add_argument(
+        "--docker",
+        metavar="FOLDER",
+        help="write a Dockerfile with the models and graphcore's server; before onnxruntime 1.27 a server without it",
+    )
+    parser.add_argument(
+        "--wheel",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="for --docker: install this wheel, of graphcore or another package, from the folder; repeatable",
+    )
     parser.add_argument("--name", help="the name of the model or pipeline (the file's name; pipeline)")
     parser.add_argument(
         "--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch; 0 to disable (32)"

@@ -37,7 +37,7 @@ def deploy(args: argparse.Namespace) -> int:
             args.triton, graphs, settings, lowering, pipeline=pipeline, version=args.model_version
         )
     if args.docker:
-        files["docker"] = docker_folder(args.docker, graphs, settings, lowering, runtime().version)
+        files["docker"] = docker_folder(args.docker, graphs, settings, lowering, runtime().version, args.wheel)
     if args.kserve:
         files["kserve"] = kserve_manifest(
             args.kserve, pipeline or labels[0], settings, image=args.image, storage=args.storage

@@ -89,7 +89,8 @@ def ordered(version: str) -> tuple[int, ...]:
 
 def is_supported(version: str) -> bool:
     """Return True if the package supports a release."""
-    return ordered(version) >= ordered(OLDEST_SUPPORTED)
+    numbers = ordered(version)
+    return numbers >= ordered(OLDEST_SUPPORTED)[: len(numbers)]
 
 
 @dataclass(frozen=True, slots=True)
