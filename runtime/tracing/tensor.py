@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,10 +14,10 @@ from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dtype
 from graphcore.ir.state.attaching import attach
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Symbol, TensorMethods
 from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules import NoPromotion, Scalar, check_literal
-from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, call_with, printed, run, split_operands
+from graphcore.runtime.tracing.dispatch import Eager, call_with, printed, run, split_operands
 from graphcore.support.escaping import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type
@@ -25,7 +25,7 @@ from graphcore.types.tensor_types import DimLike, TensorType, Type
 Values = np.ndarray[Any, Any]
 
 
-class Tensor(SymbolMethods):
+class Tensor(EagerArray, TensorMethods):
     """An eager array that computes by a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
 
     Python's operators, the methods of Symbol and the functions of `ops` take Tensors, together with NumPy arrays, whose
@@ -38,6 +38,11 @@ class Tensor(SymbolMethods):
     _type: _TensorKind
     promotion: PromotionSystem
     """The promotion system."""
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Tensor]: ...
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
 
     def __init__(self, *arguments: object, **named: object) -> None:
         raise GraphError(

@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphcore import Graph, Symbol, TensorType, graph_methods, surgery_methods
-from graphcore.ir import graph
+from graphcore.ir import graph, symbol
 
 
 def _stubs() -> Iterator[ast.FunctionDef]:
-    """Yield the methods that Symbol declares for checkers, under TYPE_CHECKING."""
-    (tree,) = ast.parse(inspect.getsource(Symbol)).body
-    assert isinstance(tree, ast.ClassDef)
-    for part in tree.body:
-        if isinstance(part, ast.If) and ast.unparse(part.test) == "TYPE_CHECKING":
+    """Yield the methods that Symbol declares for checkers, its own and those that it shares with Tensor."""
+    tree = ast.parse(Path(symbol.__file__).read_text(encoding="utf-8"))
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ClassDef) and part.name == "TensorMethods":
             yield from (each for each in part.body if isinstance(each, ast.FunctionDef))
+        if isinstance(part, ast.ClassDef) and part.name == "Symbol":
+            for block in part.body:
+                if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+                    yield from (each for each in block.body if isinstance(each, ast.FunctionDef))
 
 
 def _named() -> dict[str, str]:
