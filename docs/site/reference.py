@@ -112,7 +112,8 @@ def _has_parts(value: object) -> bool:
     """Return True if a class has methods of bases that have no page of their own."""
     public = {each.value for each in names("graphcore")}
     bases = value.__mro__[1:] if inspect.isclass(value) else ()
-    return any(base.__module__.startswith(("graphcore.runtime.", "graphcore.arrays.")) and base not in public for base in bases)
+    places = ("graphcore.runtime.", "graphcore.arrays.")
+    return any(base.__module__.startswith(places) and base not in public for base in bases)
 
 
 def _custom(name: Name, value: CustomOp) -> Iterator[str]:
