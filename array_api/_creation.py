@@ -13,7 +13,7 @@ from graphcore import ops
 from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, check_dtype
 from graphcore.array_api._eager import PROMOTION, Array, Tensor, compute, function
 from graphcore.array_api._manipulation import broadcast_arrays
-from graphcore.arrays.casting import cast_array
+from graphcore.arrays.casting import cast_array, third_party_array
 from graphcore.arrays.eager_array import EagerArray, check_device
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, checked_cast, scalar_array
@@ -63,8 +63,9 @@ def asarray(
         return obj if target is None else astype(obj, target)
     if isinstance(obj, (Array, np.ndarray, np.generic)):
         return _of_array(np.asarray(obj), target, copy)
-    if hasattr(obj, "__dlpack__"):
-        return _of_array(np.from_dlpack(obj), target, copy)
+    tensor = third_party_array(obj)
+    if tensor is not None:
+        return _of_array(tensor, target, copy)
     is_buffer = isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ == "array"
     if is_buffer:
         return _of_array(np.asarray(obj if type(obj).__module__ == "array" else memoryview(obj)), target, copy)

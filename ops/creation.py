@@ -17,7 +17,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axis_of, broadcast, check_integers, check_scalar
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.literals import array_of, checked_cast, literal_dtype
+from graphcore.ir.literals import array_of, checked_cast, holds_numpy, literal_dtype
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Size, SizeLike, dim_value, dims_of, provably_differ, shape_vector
 from graphcore.ops.shared.reshape import dim_of, graph_and_sizes
@@ -111,7 +111,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
             operands={"value": repr(value)},
             help="give one number; use ops.constant for arrays, ops.broadcast_to to repeat them",
         )
-    if own is not DType.string and not isinstance(value, (np.ndarray, np.generic)):
+    if own is not DType.string and not holds_numpy(value):
         own = literal_dtype(graph.promotion, value, name)
         array = array.astype(np.float64) if own is DType.float32 else array
         source = DType.of(array.dtype)

@@ -42,7 +42,8 @@ def third_party_array(value: object) -> Array | None:
             refusals.append(f"{type(error).__name__}: {error}".partition("\n")[0])
     raise DTypeError(
         f"a {kind.__name__} cannot be converted to an array: {refusals[-1]}",
-        help="copy it to the CPU's memory as an array of NumPy: tensor.cpu(), np.asarray(x)",
+        help="make it dense, in the CPU's memory: tensor.cpu(), tensor.to_dense(), tensor.dequantize(). "
+        "A tensor of the device meta has no values",
     )
 
 

@@ -66,15 +66,25 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
     else:
         tensor = casting.third_party_array(value)
         try:
-            array = _uint64_of(value, np.asarray(value)) if tensor is None else casting.native(tensor)
+            array = _uint64_of(value, _of_list(value)) if tensor is None else casting.native(tensor)
             own = DType.of(array.dtype)
-        except (ValueError, DTypeError, OverflowError):
+        except (ValueError, TypeError, DTypeError, OverflowError):
             raise _not_a_tensor(value) from None
     if own is DType.string:
         array = array.astype(object)
         if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
             raise _not_a_tensor(value)
     return array, own
+
+
+def _of_list(value: Any) -> Array:
+    """Return a number, or nested lists, as an array; tensors of other libraries may be among them."""
+    try:
+        return np.asarray(value)
+    except TypeError:  # of tensors with dtypes that NumPy lacks
+        if not isinstance(value, (list, tuple)):
+            raise
+        return np.asarray([array_of(item)[0] for item in value])
 
 
 def default_array(type_: TensorType, name: str, value: Any) -> Array:

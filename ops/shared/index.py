@@ -163,12 +163,11 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
         return number_of(name, x, item)
     if isinstance(item, (list, tuple)):
         item = _array_of_list(name, x, item)
-    if not isinstance(item, (Symbol, np.ndarray)):
+    if not isinstance(item, (Symbol, np.ndarray)) and not hasattr(type(item), "__dlpack__"):
         try:
             return operator.index(item)
         except TypeError:
-            if not hasattr(type(item), "__array_namespace__"):  # an array of another kind
-                raise _invalid_index(name, x, item) from None
+            raise _invalid_index(name, x, item) from None
     symbol = x.graph.build.operand(item, name, "index")
     if symbol.dtype is DType.bool:
         if not symbol.rank:

@@ -343,10 +343,13 @@ def _split_arguments(
                 raise FeedError(f"{name}: input {key!r}: {value!r:.80} is not a shape", help="give a tuple of sizes")
             values[key] = tuple(map(int, value))
         elif not isinstance(value, (np.ndarray, np.generic)):
-            raise FeedError(
-                f"{name}: input {key!r}: {value!r:.80} is not a shape or an array",
-                help=f"give a tuple of sizes, or an example: model.bind({key}=(8, 128))",
-            )
+            array = casting.third_party_array(value)
+            if array is None:
+                raise FeedError(
+                    f"{name}: input {key!r}: {value!r:.80} is not a shape or an array",
+                    help=f"give a tuple of sizes, or an example: model.bind({key}=(8, 128))",
+                )
+            values[key] = array
     return values, sizes
 
 

@@ -270,6 +270,7 @@ class Feeds:
         )
 
     def _array(self, what: str, wanted: TensorType, value: Any) -> Array:
+        is_torch = type(value).__module__.partition(".")[0] == "torch"
         if not isinstance(value, (np.ndarray, np.generic)):
             value = converted(f"{self.model}: {what}", wanted, value)
         if casting.is_masked(value):
@@ -286,6 +287,8 @@ class Feeds:
             array = casting.unpaired(array)
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
+            if is_torch:
+                fix = f"cast it: tensor.to(torch.{wanted.dtype.name})"
             if array.dtype.kind == "c" and not wanted.dtype.is_complex:
                 fix = "pick a part: array.real, array.imag or np.abs(array)"
             self._fail(wanted, array, f"{what} must be {wanted.dtype}", fix)

@@ -273,6 +273,9 @@ class Half:
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError("NumPy has no bfloat16")
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
 
 def test_floats_that_dlpack_of_numpy_lacks_are_read_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = SimpleNamespace(Tensor=Half, int16=np.int16, uint8=np.uint8)
@@ -287,6 +290,48 @@ def test_floats_that_dlpack_of_numpy_lacks_are_read_by_their_bits(monkeypatch: p
     assert np.shares_memory(weight.producer.array, values)  # type: ignore[union-attr]
     graph.output(y=graph["x"] + tensor)
     assert gc.InferenceSession().load(graph)(np.ones(2, np.float32))[0].tolist() == [2, 3.5]
+
+
+class Places(Exchanged):
+    """A tensor that is an index if it has one element, of any rank, as those of PyTorch are."""
+
+    def __index__(self) -> int:
+        return int(self.array.item())
+
+
+@pytest.mark.parametrize("places", [[0, 2], [2], 2, [True, False, True]])
+def test_tensors_of_other_libraries_are_indices_as_arrays_are(places: Any) -> None:
+    x = Graph("g", {"x": TensorType("float32", [3])})["x"]
+    array = np.asarray(places)
+    tensor: Any = Places(array)
+    assert x[tensor].type == x[array].type
+    x.graph.output(y=x[tensor])
+    values = np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(gc.InferenceSession().load(x.graph)(values)[0], values[array])
+
+
+def test_tensors_without_a_dtype_of_numpy_are_taken_in_lists_and_as_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Half, int16=np.int16, uint8=np.uint8))
+    values = np.array([1, 2.5], ml_dtypes.bfloat16)
+    tensor: Any = Half(values)
+    graph = Graph("g", {"x": TensorType("bfloat16", ["n"])})
+    assert str(graph.constant([tensor, tensor]).type) == "bfloat16[2, 2]"
+    assert str(graph.constant([[tensor], [tensor]]).type) == "bfloat16[2, 1, 2]"
+    scalar: Any = Half(np.asarray(values[0]))
+    with graph:
+        assert str(ops.full([3], scalar).type) == "bfloat16[3]"
+    graph.output(y=graph["x"] + graph["x"])
+    model = gc.InferenceSession().load(graph)
+    assert model.bind(tensor)()[0].tolist() == [2, 5]
+    with pytest.raises(DTypeError, match=r"cannot be converted to a tensor"):
+        graph.constant([object()])
+
+
+def test_cast_of_a_tensor_of_torch_is_written_as_in_torch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Half, int16=np.int16, uint8=np.uint8))
+    monkeypatch.setattr(Half, "__module__", "torch")
+    with pytest.raises(FeedError, match=r"help: cast it: tensor.to\(torch.float32\)"):
+        model(Half(X.astype(ml_dtypes.bfloat16)), Y)
 
 
 def test_tensor_that_cannot_be_read_is_refused_as_an_operand() -> None:
