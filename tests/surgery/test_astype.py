@@ -410,7 +410,10 @@ def test_a_file_with_io_dtype_is_fed_from_numpy(dtype: str, tmp_path: Any) -> No
 
 
 def test_buffers_and_defaults_have_the_io_dtype() -> None:
-    inputs: dict[str, Any] = {"x": TensorType("bfloat16", [2]), "total": Buffer("bfloat16", [2], initial=[1.0, 2.0])}
+    inputs: dict[str, TensorType | Buffer] = {
+        "x": TensorType("bfloat16", [2]),
+        "total": Buffer("bfloat16", [2], initial=[1.0, 2.0]),
+    }
     g = Graph("g", inputs, defaults={"x": [0.5, 0.25]})
     g["total"] = g.buffers["total"] + g["x"]
     g.output(y=g["x"] * 2)

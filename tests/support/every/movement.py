@@ -90,7 +90,7 @@ def scatter(name: str, formula: Any = None, of_slices: bool = False) -> Case:
 
 def added_along(x: Array, values: Array, index: Array) -> Array:
     result = x.copy()
-    places: Any = (slice(None), index.astype(int))
+    places: Any = np.s_[:, index.astype(int)]
     np.add.at(result, places, values)
     return result
 
