@@ -190,9 +190,14 @@ def export(
         with _with_progress(progress, sum(map(len, [*usual, *data.chunks]))) as pieces:
             replace_pair(file, lambda name: pieces(data.model(name)), f"{file}.data", pieces(data.chunks))
     except OSError as error:
+        is_open = (
+            isinstance(error, PermissionError) and os.access(os.path.dirname(file), os.W_OK) and os.path.exists(file)
+        )
         raise ExportError(
             f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
-            help="choose a folder that exists and can be written to",
+            help="Windows replaces no open file: choose another path, or drop the graphs and models loaded from it"
+            if is_open
+            else "choose a folder that exists and can be written to",
         ) from error
 
 

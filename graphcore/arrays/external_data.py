@@ -138,7 +138,7 @@ class Folder:
         """Return a handle of the file, opened folder by folder, so that links cannot be swapped in meanwhile."""
         assert self._path is not None
         if os.open not in os.supports_dir_fd:
-            return self._open_part(os.path.join(self._path, *parts), None, location, tensor)
+            return self._open_part(os.path.join(os.path.realpath(self._path), *parts), None, location, tensor)
         folder = os.open(self._path, os.O_RDONLY)
         try:
             for part in parts[:-1]:
@@ -171,7 +171,7 @@ class Folder:
             raise self._open_error(error, location, tensor) from None
 
     def _open_part(self, name: str, folder: int | None, location: str, tensor: str) -> int:
-        if not NO_FOLLOW and os.path.realpath(name) != os.path.abspath(name):
+        if not NO_FOLLOW and os.path.normcase(os.path.realpath(name)) != os.path.normcase(os.path.abspath(name)):
             raise self._unsafe(location, tensor, "a symbolic link is on the way", _FOLLOW)
         try:
             return os.open(name, FLAGS | NO_FOLLOW, dir_fd=folder)

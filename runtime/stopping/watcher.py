@@ -75,6 +75,35 @@ class ThreadLocal(threading.local):
             WATCHER.main = self.state
 
 
+class _Pipe:
+    """A pipe that does not block; on Windows, where only sockets can be waited for, a pair of sockets."""
+
+    def __init__(self) -> None:
+        self._sockets: Any = None
+        if sys.platform == "win32":
+            import socket
+
+            self._sockets = socket.socketpair()
+            self.reader, self.writer = (end.fileno() for end in self._sockets)
+            for end in self._sockets:
+                end.setblocking(False)
+            return
+        self.reader, self.writer = os.pipe()
+        for descriptor in (self.reader, self.writer):
+            os.set_blocking(descriptor, False)
+
+    def read(self) -> bytes:
+        """Return the bytes that were written; none if there are none."""
+        with contextlib.suppress(BlockingIOError):
+            received: bytes = self._sockets[0].recv(4096) if self._sockets else os.read(self.reader, 4096)
+            return received
+        return b""
+
+    def write(self, byte: int) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is full of bytes, which wake the thread too
+            self._sockets[1].send(bytes([byte])) if self._sockets else os.write(self.writer, bytes([byte]))
+
+
 class Watcher:
     """Watches signals and deadlines of the process. Its thread starts with the first run or the first deadline."""
 
@@ -85,7 +114,7 @@ class Watcher:
     def _begin(self) -> None:
         self._lock = threading.RLock()  # a handler may run a model during `arm`
         self._thread: threading.Thread | None = None
-        self._pipe: tuple[int, int] | None = None
+        self._pipe: _Pipe | None = None
         self._limits: set[Expiring] = set()
         self._wake_at = _NEVER
         self._previous: tuple[int, int, int] | None = None
@@ -130,9 +159,7 @@ class Watcher:
     def _started(self) -> int | None:
         """Start the thread and return the descriptor to write to; None if no thread can be started any more."""
         if self._pipe is None:
-            self._pipe = os.pipe()
-            for end in self._pipe:
-                os.set_blocking(end, False)
+            self._pipe = _Pipe()
         if self._thread is None:
             thread = threading.Thread(target=self._watch, name="graphcore stops runs", daemon=True)
             try:
@@ -140,7 +167,7 @@ class Watcher:
             except RuntimeError:  # the program is ending
                 return None
             self._thread = thread
-        return self._pipe[1]
+        return self._pipe.writer
 
     def _wake(self, at: float) -> None:
         """Wake the thread at a time, or earlier."""
@@ -150,12 +177,11 @@ class Watcher:
 
     def _write(self, byte: int) -> None:
         if self._pipe is not None:
-            with contextlib.suppress(BlockingIOError):  # the pipe is full of bytes, which wake the thread too
-                os.write(self._pipe[1], bytes([byte]))
+            self._pipe.write(byte)
 
     def _watch(self) -> None:
         assert self._pipe is not None
-        wait = wait_to_read(self._pipe[0])
+        wait = wait_to_read(self._pipe.reader)
         while True:
             with self._lock:
                 now = time.monotonic()
@@ -180,10 +206,7 @@ class Watcher:
         """Handle the bytes that were written, and return them."""
         if self._pipe is None:
             return b""
-        try:
-            received = os.read(self._pipe[0], 4096)
-        except BlockingIOError:
-            return b""
+        received = self._pipe.read()
         for number in set(received) - {_WAKE, _END}:
             self._forward(number)
             if number in _SIGNALS:
@@ -229,9 +252,9 @@ class Watcher:
         if pipe is not None:
             with contextlib.suppress(ValueError, OSError):
                 before = signal.set_wakeup_fd(-1)
-                if before not in (pipe[1], -1):
+                if before not in (pipe.writer, -1):
                     signal.set_wakeup_fd(before, warn_on_full_buffer=False)
-            for end in pipe:
+            for end in (pipe.reader, pipe.writer):  # nothing forks on Windows
                 with contextlib.suppress(OSError):
                     os.close(end)
         self._begin()
