@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -223,9 +223,9 @@ def popcount(x: TensorLike) -> Symbol:
     return functools.reduce(lambda a, b: e.emit("Add", a, b), parts)
 
 
-@op(onnx="LeadingZeros", rule="keep")
-def leading_zeros(x: TensorLike) -> Symbol:
-    """The number of bits that are 0 above the highest that is 1; the width for 0.
+def _zeros(name: str, where: str, cpp: str, op_type: str, order: int) -> Callable[..., Symbol]:
+    """Declare the length of the run of zeros at one end. order: of the words in the search, 1 from the lowest."""
+    doc = f"""The number of bits that are 0 {where} that is 1; the width for 0.
 
     Args:
         x: Integers of any width or bools, any shape.
@@ -236,29 +236,19 @@ def leading_zeros(x: TensorLike) -> Symbol:
     Raises:
         DTypeError: For floats and strings.
 
-    C++'s countl_zero.
+    C++'s {cpp}.
     """
-    words, count = _words_and_dtype("leading_zeros", x)
-    return _run_of_zeros("LeadingZeros", words[::-1], count)
+
+    @op(onnx=op_type, rule="keep", name=name, doc=doc)
+    def count_zeros(x: TensorLike) -> Symbol:
+        words, count = _words_and_dtype(name, x)
+        return _run_of_zeros(op_type, words[::order], count)
+
+    return count_zeros
 
 
-@op(onnx="TrailingZeros", rule="keep")
-def trailing_zeros(x: TensorLike) -> Symbol:
-    """The number of bits that are 0 below the lowest that is 1; the width for 0.
-
-    Args:
-        x: Integers of any width or bools, any shape.
-
-    Returns:
-        Uint8, or for 256 bits and more the unsigned integer that holds the count.
-
-    Raises:
-        DTypeError: For floats and strings.
-
-    C++'s countr_zero.
-    """
-    words, count = _words_and_dtype("trailing_zeros", x)
-    return _run_of_zeros("TrailingZeros", words, count)
+leading_zeros = _zeros("leading_zeros", "above the highest", "countl_zero", "LeadingZeros", -1)
+trailing_zeros = _zeros("trailing_zeros", "below the lowest", "countr_zero", "TrailingZeros", 1)
 
 
 def _words_and_dtype(name: str, x: TensorLike) -> tuple[list[Symbol], DType]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,9 @@ def full(shape: SizeLike | Sequence[SizeLike], value: TensorLike, dtype: object 
     return _filled("full", shape, value, dtype)
 
 
-@op(onnx="ConstantOfShape")
-def zeros(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -> Symbol:
-    """A tensor of zeros.
+def _all_of(name: str, value: bool) -> Callable[..., Symbol]:
+    """Declare a tensor of zeros or ones."""
+    doc = f"""A tensor of {name}.
 
     Args:
         shape: One size or a sequence of them: ints, integer scalar Symbols, Dims and names, which a Symbol of the graph
@@ -77,24 +77,16 @@ def zeros(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -
 
     ONNX ConstantOfShape.
     """
-    return _filled("zeros", shape, False, dtype)
+
+    @op(onnx="ConstantOfShape", name=name, doc=doc)
+    def filled(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -> Symbol:
+        return _filled(name, shape, value, dtype)
+
+    return filled
 
 
-@op(onnx="ConstantOfShape")
-def ones(shape: SizeLike | Sequence[SizeLike], dtype: object = DType.float32) -> Symbol:
-    """A tensor of ones.
-
-    Args:
-        shape: One size or a sequence of them: ints, integer scalar Symbols, Dims and names, which a Symbol of the graph
-            must have as a dim. Dims of a Symbol's shape tell the graph too.
-        dtype: Float32 by default.
-
-    Raises:
-        ShapeError: For unknown dims and names.
-
-    ONNX ConstantOfShape.
-    """
-    return _filled("ones", shape, True, dtype)
+zeros = _all_of("zeros", False)
+ones = _all_of("ones", True)
 
 
 def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphcore.build import primitives as e
@@ -228,9 +228,10 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbo
 # Extremes
 
 
-@op(onnx="ReduceMax, Max", rule="number")
-def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The maximum over axes; of two tensors, the greater of each pair.
+def _extreme(name: str, noun: str, chosen: str, of_two: Callable[..., Symbol]) -> Callable[..., Symbol]:
+    """Declare the reduction to an extreme, which also compares two tensors."""
+    op_type = name.capitalize()
+    doc = f"""The {noun} over axes; of two tensors, the {chosen} of each pair.
 
     Args:
         x: Any shape, numbers or bools; NaN if any is NaN.
@@ -242,41 +243,24 @@ def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
         ShapeError: For an invalid axis and for axes of length 0.
         DTypeError: For strings.
 
-    ONNX ReduceMax, and Max for two.
+    ONNX Reduce{op_type}, and {op_type} for two.
     """
-    if y is None:
-        return _extreme("max", "ReduceMax", x, axis, keepdims)
-    _check_compares("max", x, y, axis, keepdims)
-    return maximum(x, y)
+
+    @op(onnx=f"Reduce{op_type}, {op_type}", rule="number", name=name, doc=doc)
+    def extreme(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
+        if y is not None:
+            _check_compares(name, x, y, axis, keepdims)
+            return of_two(x, y)
+        symbol, dtype = promote_one(name, "number", x)
+        axes = axes_of(name, axis, symbol.rank, {"x": symbol})
+        check_not_empty(name, symbol, axes)
+        return emit_reduction(f"Reduce{op_type}", symbol, axes, keepdims, dtype)
+
+    return extreme
 
 
-@op(onnx="ReduceMin, Min", rule="number")
-def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The minimum over axes; of two tensors, the lesser of each pair.
-
-    Args:
-        x: Any shape, numbers or bools; NaN if any is NaN.
-        y: A tensor to compare with, which broadcasts.
-        axis: One, several, or None for all; () returns x.
-        keepdims: Keep the axes, with length 1.
-
-    Raises:
-        ShapeError: For an invalid axis and for axes of length 0.
-        DTypeError: For strings.
-
-    ONNX ReduceMin, and Min for two.
-    """
-    if y is None:
-        return _extreme("min", "ReduceMin", x, axis, keepdims)
-    _check_compares("min", x, y, axis, keepdims)
-    return minimum(x, y)
-
-
-def _extreme(name: str, op_type: str, x: TensorLike, axis: Axes, keepdims: bool) -> Symbol:
-    symbol, dtype = promote_one(name, "number", x)
-    axes = axes_of(name, axis, symbol.rank, {"x": symbol})
-    check_not_empty(name, symbol, axes)
-    return emit_reduction(op_type, symbol, axes, keepdims, dtype)
+max = _extreme("max", "maximum", "greater", maximum)
+min = _extreme("min", "minimum", "lesser", minimum)
 
 
 def _check_compares(name: str, x: TensorLike, y: object, axis: Axes, keepdims: bool) -> None:
@@ -312,9 +296,9 @@ setattr(Symbol, "min", _min_method)  # noqa: B010
 # Positions
 
 
-@op(onnx="ArgMax", rule="number", method=True)
-def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the maximum along an axis, in int64; the first of equal ones.
+def _argument(name: str, noun: str, op_type: str) -> Callable[..., Symbol]:
+    """Declare the position of an extreme."""
+    doc = f"""The position of the {noun} along an axis, in int64; the first of equal ones.
 
     Args:
         x: Any shape, numbers or bools; NaN if any is NaN.
@@ -325,27 +309,18 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
         ShapeError: For an invalid axis and for axes of length 0.
         DTypeError: For strings.
 
-    ONNX ArgMax.
+    ONNX {op_type}.
     """
-    return _position("argmax", "ArgMax", x, axis, keepdims)
+
+    @op(onnx=op_type, rule="number", method=True, name=name, doc=doc)
+    def argument(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
+        return _position(name, op_type, x, axis, keepdims)
+
+    return argument
 
 
-@op(onnx="ArgMin", rule="number", method=True)
-def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the minimum along an axis, in int64; the first of equal ones.
-
-    Args:
-        x: Any shape, numbers or bools; NaN if any is NaN.
-        axis: One, or None for the position in the flattened tensor.
-        keepdims: Keep the axes, with length 1.
-
-    Raises:
-        ShapeError: For an invalid axis and for axes of length 0.
-        DTypeError: For strings.
-
-    ONNX ArgMin.
-    """
-    return _position("argmin", "ArgMin", x, axis, keepdims)
+argmax = _argument("argmax", "maximum", "ArgMax")
+argmin = _argument("argmin", "minimum", "ArgMin")
 
 
 @op(onnx="ArgMax", rule="number")
@@ -386,9 +361,9 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
 # Quantifiers
 
 
-@op(onnx="ReduceMax", rule="keep")
-def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """True if any element is true, that is, not 0.
+def _quantifier(name: str, summary: str, of_none: bool, op_type: str) -> Callable[..., Symbol]:
+    """Declare the reduction of truth values."""
+    doc = f"""{summary}, that is, not 0.
 
     Args:
         x: Any shape, bools or numbers; NaN is true.
@@ -396,40 +371,26 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
         keepdims: Keep the axes, with length 1.
 
     Returns:
-        Bool, False for no elements.
+        Bool, {of_none} for no elements.
 
     Raises:
         ShapeError: For an invalid axis.
         DTypeError: For strings.
 
-    ONNX ReduceMax.
+    ONNX {op_type}.
     """
-    symbol = _as_bools("any", x)
-    axes = axes_of("any", axis, symbol.rank, {"x": operand("any", x)})
-    return _unambiguous(_emit_quantifier("ReduceMax", symbol, axes, keepdims), symbol)
+
+    @op(onnx=op_type, rule="keep", name=name, doc=doc)
+    def quantifier(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+        symbol = _as_bools(name, x)
+        axes = axes_of(name, axis, symbol.rank, {"x": operand(name, x)})
+        return _unambiguous(_emit_quantifier(op_type, symbol, axes, keepdims), symbol)
+
+    return quantifier
 
 
-@op(onnx="ReduceMin", rule="keep")
-def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """True if all elements are true, that is, not 0.
-
-    Args:
-        x: Any shape, bools or numbers; NaN is true.
-        axis: One, several, or None for all.
-        keepdims: Keep the axes, with length 1.
-
-    Returns:
-        Bool, True for no elements.
-
-    Raises:
-        ShapeError: For an invalid axis.
-        DTypeError: For strings.
-
-    ONNX ReduceMin.
-    """
-    symbol = _as_bools("all", x)
-    axes = axes_of("all", axis, symbol.rank, {"x": operand("all", x)})
-    return _unambiguous(_emit_quantifier("ReduceMin", symbol, axes, keepdims), symbol)
+any = _quantifier("any", "True if any element is true", False, "ReduceMax")
+all = _quantifier("all", "True if all elements are true", True, "ReduceMin")
 
 
 def _unambiguous(result: Symbol, truth: Symbol) -> Symbol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,9 +61,9 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     return _sorted("argsort", x, axis, descending)[1]
 
 
-@op(onnx="TopK", rule="number")
-def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` largest elements along an axis, the largest first, and their positions in int64.
+def _k_extremes(name: str, first: str, *, largest: bool) -> Callable[..., tuple[Symbol, Symbol]]:
+    """Declare the selection of the largest or smallest elements."""
+    doc = f"""The `k` {first} elements along an axis, the {first} first, and their positions in int64.
 
     Args:
         x: Any shape of rank 1 or more, numbers or bools.
@@ -78,28 +79,16 @@ def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, S
 
     ONNX TopK.
     """
-    return _select("top_k", x, k, axis, largest=True)
+
+    @op(onnx="TopK", rule="number", name=name, doc=doc)
+    def select(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
+        return _select(name, x, k, axis, largest=largest)
+
+    return select
 
 
-@op(onnx="TopK", rule="number")
-def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` smallest elements along an axis, the smallest first, and their positions in int64.
-
-    Args:
-        x: Any shape of rank 1 or more, numbers or bools.
-        k: Their number, from 0 to the length of the axis: an int, a dim, or an integer scalar Symbol.
-        axis: The axis to search. Of equal values the one at the lower position comes first.
-
-    Returns:
-        Values and positions, both shaped as `x` with `k` on the axis.
-
-    Raises:
-        ShapeError: For an invalid axis or for a `k` out of range.
-        DTypeError: For strings and a `k` that is not an integer.
-
-    ONNX TopK.
-    """
-    return _select("bottom_k", x, k, axis, largest=False)
+top_k = _k_extremes("top_k", "largest", largest=True)
+bottom_k = _k_extremes("bottom_k", "smallest", largest=False)
 
 
 def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symbol, Symbol]:
@@ -238,47 +227,37 @@ def _emit_unique(x: Symbol, count: Dim, axis: int | None) -> tuple[Symbol, Symbo
 # Cumulative operations
 
 
-@op(onnx="CumSum", rule="sum")
-def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The cumulative sum along an axis.
+def _cumulative(name: str, noun: str, bools: str, verb: str, neutral: int, op_type: str) -> Callable[..., Symbol]:
+    """Declare a cumulative sum or product."""
+    doc = f"""The cumulative {noun} along an axis.
 
     Args:
-        x: Any shape of rank 1 or more, numbers or bools; bools are counted in int64, integers wrap in their own dtype.
-        axis: The axis to sum along.
-        exclusive: Without the element itself, so that the first sum is 0.
+        x: Any shape of rank 1 or more, numbers or bools; bools are {bools} int64, integers wrap in their own dtype.
+        axis: The axis to {verb} along.
+        exclusive: Without the element itself, so that the first {noun} is {neutral}.
         reverse: Start at the end.
 
     Raises:
         ShapeError: For an invalid axis.
         DTypeError: For strings.
 
-    ONNX CumSum.
+    ONNX {op_type}.
     """
-    return _running("cumsum", "CumSum", x, axis, exclusive, reverse)
+
+    @op(onnx=op_type, rule="sum", name=name, doc=doc)
+    def cumulative(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
+        return _running(name, op_type, x, axis, exclusive, reverse)
+
+    return cumulative
 
 
-@op(onnx="CumProd", rule="sum")
-def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The cumulative product along an axis.
-
-    Args:
-        x: Any shape of rank 1 or more, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
-        axis: The axis to multiply along.
-        exclusive: Without the element itself, so that the first product is 1.
-        reverse: Start at the end.
-
-    Raises:
-        ShapeError: For an invalid axis.
-        DTypeError: For strings.
-
-    ONNX CumProd.
-    """
-    return _running("cumprod", "CumProd", x, axis, exclusive, reverse)
+cumsum = _cumulative("cumsum", "sum", "counted in", "sum", 0, "CumSum")
+cumprod = _cumulative("cumprod", "product", "taken as", "multiply", 1, "CumProd")
 
 
-@op(onnx="Scan, Max", rule="number")
-def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The cumulative maximum along an axis; from the first NaN on it is NaN.
+def _cumulative_extreme(name: str, noun: str, op_type: str) -> Callable[..., Symbol]:
+    """Declare a cumulative maximum or minimum."""
+    doc = f"""The cumulative {noun} along an axis; from the first NaN on it is NaN.
 
     Args:
         x: Any shape of rank 1 or more, numbers or bools.
@@ -292,30 +271,18 @@ def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
         ShapeError: For an invalid axis.
         DTypeError: For strings.
 
-    ONNX Scan over Max; JAX's cummax.
+    ONNX Scan over {op_type}; JAX's {name}.
     """
-    return _running_extreme("cummax", "Max", x, axis, reverse)
+
+    @op(onnx=f"Scan, {op_type}", rule="number", name=name, doc=doc)
+    def cumulative(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
+        return _running_extreme(name, op_type, x, axis, reverse)
+
+    return cumulative
 
 
-@op(onnx="Scan, Min", rule="number")
-def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The cumulative minimum along an axis; from the first NaN on it is NaN.
-
-    Args:
-        x: Any shape of rank 1 or more, numbers or bools.
-        axis: The axis to go along.
-        reverse: Start at the end.
-
-    Returns:
-        The dtype and shape of x.
-
-    Raises:
-        ShapeError: For an invalid axis.
-        DTypeError: For strings.
-
-    ONNX Scan over Min; JAX's cummin.
-    """
-    return _running_extreme("cummin", "Min", x, axis, reverse)
+cummax = _cumulative_extreme("cummax", "maximum", "Max")
+cummin = _cumulative_extreme("cummin", "minimum", "Min")
 
 
 def _running_extreme(name: str, op_type: str, x: TensorLike, axis: int, reverse: bool) -> Symbol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphcore.build import primitives as e
@@ -17,13 +18,13 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
-@op(onnx="Trilu", rule="number")
-def tril(x: TensorLike, k: int = 0) -> Symbol:
-    """The lower triangle of matrices, with 0 above it.
+def _triangle(name: str, side: str, cut: str, kept: str, next: str) -> Callable[..., Symbol]:
+    """Declare the lower or upper triangle."""
+    doc = f"""The {side} triangle of matrices, with 0 {cut} it.
 
     Args:
         x: [..., m, n], numbers or bools.
-        k: The last diagonal to keep, 0 for the main one, 1 for the one above it.
+        k: The {kept} diagonal to keep, 0 for the main one, {next} for the one {cut} it.
 
     Raises:
         ShapeError: Below rank 2.
@@ -31,33 +32,21 @@ def tril(x: TensorLike, k: int = 0) -> Symbol:
 
     ONNX Trilu.
     """
-    return _triangle("tril", x, k, upper=False)
+
+    @op(onnx="Trilu", rule="number", name=name, doc=doc)
+    def triangle(x: TensorLike, k: int = 0) -> Symbol:
+        symbol = _matrix_operand(name, x)
+        if not isinstance(k, int) or isinstance(k, bool):
+            raise DTypeError(
+                f"{name}: k must be an int, got {k!r}", operands={"x": symbol}, help="give the number of a diagonal"
+            )
+        return _trilu(symbol, k, upper=side == "upper")
+
+    return triangle
 
 
-@op(onnx="Trilu", rule="number")
-def triu(x: TensorLike, k: int = 0) -> Symbol:
-    """The upper triangle of matrices, with 0 below it.
-
-    Args:
-        x: [..., m, n], numbers or bools.
-        k: The first diagonal to keep, 0 for the main one, -1 for the one below it.
-
-    Raises:
-        ShapeError: Below rank 2.
-        DTypeError: For a k that is not an int.
-
-    ONNX Trilu.
-    """
-    return _triangle("triu", x, k, upper=True)
-
-
-def _triangle(name: str, x: TensorLike, k: int, *, upper: bool) -> Symbol:
-    symbol = _matrix_operand(name, x)
-    if not isinstance(k, int) or isinstance(k, bool):
-        raise DTypeError(
-            f"{name}: k must be an int, got {k!r}", operands={"x": symbol}, help="give the number of a diagonal"
-        )
-    return _trilu(symbol, k, upper=upper)
+tril = _triangle("tril", "lower", "above", "last", "1")
+triu = _triangle("triu", "upper", "below", "first", "-1")
 
 
 def _trilu(x: Symbol, k: int, *, upper: bool) -> Symbol:
