@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from graphcore.custom_ops.custom_op import Types
+from graphcore.custom_ops.custom_op import CustomOp, Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.activation import sigmoid
@@ -52,23 +53,24 @@ def _zero_of(x: Symbol, zero: Symbol | None) -> TensorLike:
     return zero.reshape(())
 
 
-@contrib(
-    dtypes=_TYPES,
-    kernels=BYTES,
-    when=lambda types, attributes, results: _are_scalars(types, (1, 2, 4, 5, 6, 7)),
-    note=_STEP,
-)
-def QLinearAdd(  # noqa: N802
-    A: Symbol,
-    A_scale: Symbol,
-    A_zero_point: Symbol | None,
-    B: Symbol,
-    B_scale: Symbol,
-    B_zero_point: Symbol | None,
-    C_scale: Symbol,
-    C_zero_point: Symbol | None = None,
-) -> Symbol:
-    """A + B of quantised numbers.
+def _binary(name: str, sign: str, function: Callable[[Symbol, Symbol], Symbol]) -> CustomOp:
+    """Declare an operator on two tensors of quantised numbers."""
+
+    def body(
+        A: Symbol,
+        A_scale: Symbol,
+        A_zero_point: Symbol | None,
+        B: Symbol,
+        B_scale: Symbol,
+        B_zero_point: Symbol | None,
+        C_scale: Symbol,
+        C_zero_point: Symbol | None = None,
+    ) -> Symbol:
+        result = function(_dequantize(A, A_scale, A_zero_point), _dequantize(_check_dtype(A, B), B_scale, B_zero_point))
+        return _quantize(result, C_scale, C_zero_point, A)
+
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = f"""A {sign} B of quantised numbers.
 
     Args:
         A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
@@ -77,37 +79,16 @@ def QLinearAdd(  # noqa: N802
     Returns:
         The broadcast shape in the dtype of A.
     """
-    total = _dequantize(A, A_scale, A_zero_point) + _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
-    return _quantize(total, C_scale, C_zero_point, A)
+    return contrib(
+        dtypes=_TYPES,
+        kernels=BYTES,
+        when=lambda types, attributes, results: _are_scalars(types, (1, 2, 4, 5, 6, 7)),
+        note=_STEP,
+    )(body)
 
 
-@contrib(
-    dtypes=_TYPES,
-    kernels=BYTES,
-    when=lambda types, attributes, results: _are_scalars(types, (1, 2, 4, 5, 6, 7)),
-    note=_STEP,
-)
-def QLinearMul(  # noqa: N802
-    A: Symbol,
-    A_scale: Symbol,
-    A_zero_point: Symbol | None,
-    B: Symbol,
-    B_scale: Symbol,
-    B_zero_point: Symbol | None,
-    C_scale: Symbol,
-    C_zero_point: Symbol | None = None,
-) -> Symbol:
-    """A * B of quantised numbers.
-
-    Args:
-        A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
-        B: As `A`.
-
-    Returns:
-        The broadcast shape in the dtype of A.
-    """
-    product = _dequantize(A, A_scale, A_zero_point) * _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
-    return _quantize(product, C_scale, C_zero_point, A)
+QLinearAdd = _binary("QLinearAdd", "+", operator.add)
+QLinearMul = _binary("QLinearMul", "*", operator.mul)
 
 
 @contrib(
