@@ -11,6 +11,7 @@ from graphcore.build.declare import MEANINGS, REGISTRY
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform import walk
 from graphcore.ir.transform.walk import parts
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.explanations import explain
@@ -69,17 +70,8 @@ def casts_of(graph: Graph) -> Iterator[Cast]:
     for node in graph.nodes:
         if node.op_type == "Cast" and not node.domain and node.inputs and node.inputs[0] is not None:
             if readers is None:
-                readers = _readers(graph)
+                readers = walk.readers(graph)
             yield _reason(graph, node, node.inputs[0], readers)
-
-
-def _readers(graph: Graph) -> dict[int, list[Node]]:
-    readers: dict[int, list[Node]] = {}
-    for node in graph.nodes:
-        for symbol in node.inputs:
-            if symbol is not None:
-                readers.setdefault(symbol.id, []).append(node)
-    return readers
 
 
 def _reason(graph: Graph, node: Node, operand: Symbol, readers: Readers) -> Cast:

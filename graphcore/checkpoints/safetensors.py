@@ -19,7 +19,7 @@ import numpy as np
 from graphcore.arrays.casting import native
 from graphcore.arrays.external_data import Folder, Links
 from graphcore.errors import DTypeError, ExportError, ModelError, ResourceLimitError
-from graphcore.ir.literals import array_dtype
+from graphcore.ir.literals import array_dtype, is_text
 from graphcore.quantization.tensors import BLOCKS, QuantizedTensor, dequantize
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
@@ -76,7 +76,7 @@ def read_index(
     shards: dict[str, dict[str, StoredTensor]] = {}
     stored = {}
     for name, location in places.items():
-        if not isinstance(location, str) or not _is_text(location):
+        if not isinstance(location, str) or not is_text(location):
             raise damaged_file(
                 path,
                 f"tensor {name[:MAX_NAME_LENGTH]!r} lies in {str(location)[:MAX_NAME_LENGTH]!r}, "
@@ -96,7 +96,7 @@ def _header(text: bytes, size: int, path: str) -> tuple[dict[str, _Entry], dict[
     """Return the entries and metadata of a header. The tensors must cover the `size` bytes of data without overlaps."""
     header = _json(text, "the header", path)
     metadata = header.pop(_METADATA, None) or {}
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) and _is_text(v) for v in metadata.values()):
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) and is_text(v) for v in metadata.values()):
         raise damaged_file(path, f"{_METADATA} must be an object of strings")
     entries = {name: _entry(name, row, path) for name, row in header.items()}
     previous_end = 0
@@ -156,22 +156,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"{twice[:MAX_NAME_LENGTH]!r} occurs twice")
-    if wrong := next((key for key in result if not _is_text(key)), None):
+    if wrong := next((key for key in result if not is_text(key)), None):
         raise ValueError(f"{wrong[:MAX_NAME_LENGTH]!r} is not valid text")
     return result
 
 
 def _reject_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not allowed in JSON")
-
-
-def _is_text(text: str) -> bool:
-    """Return True if a text can be encoded as UTF-8: JSON can contain lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _too_large(path: str, what: str) -> ResourceLimitError:
@@ -182,7 +173,7 @@ def save(path: str, tensors: Mapping[str, Array], metadata: Mapping[str, str] | 
     """See `save_tensors`."""
     header_object: dict[str, Any] = {}
     if metadata:
-        if not all(isinstance(text, str) and _is_text(text) for item in metadata.items() for text in item):
+        if not all(isinstance(text, str) and is_text(text) for item in metadata.items() for text in item):
             raise ExportError("save_tensors: keys and values of metadata must be text", help="give strings by name")
         header_object[_METADATA] = dict(metadata)
     rows = sorted((_row(name, array) for name, array in tensors.items()), key=lambda row: (-row[1], row[0]))
@@ -215,7 +206,7 @@ _Row = tuple[str, int, DType, list[int]]
 
 
 def _row(name: str, array: Array) -> _Row:
-    if not isinstance(name, str) or not _is_text(name) or name == _METADATA:
+    if not isinstance(name, str) or not is_text(name) or name == _METADATA:
         raise ExportError(f"save_tensors: a tensor cannot be called {name!r:.80}", help="give it another name")
     if not isinstance(array, np.ndarray):
         raise DTypeError(

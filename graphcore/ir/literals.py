@@ -72,7 +72,7 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
             raise _not_a_tensor(value) from None
     if own is DType.string:
         array = array.astype(object)
-        if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
+        if not all(isinstance(item, str) and is_text(item) for item in array.ravel()):
             raise _not_a_tensor(value)
     return array, own
 
@@ -115,7 +115,7 @@ def stored_default(array: Array, type_: TensorType) -> Array:
 def require_text(array: Array, what: str) -> None:
     """Raise `DTypeError` for an array of objects with an element that is not text, or has no UTF-8 encoding."""
     for item in array.flat:
-        if isinstance(item, str) and not _is_text(item):
+        if isinstance(item, str) and not is_text(item):
             raise DTypeError(f"{what}: {item!r:.40} has an unpaired surrogate", help="pass text that UTF-8 encodes")
         if not isinstance(item, (str, bytes)):
             raise DTypeError(
@@ -134,7 +134,7 @@ def _uint64_of(value: Any, array: Array) -> Array:
     return np.asarray(integers, np.uint64) if is_uint64 else array
 
 
-def _is_text(item: str) -> bool:
+def is_text(item: str) -> bool:
     """Return True if a text has a UTF-8 encoding, which an unpaired surrogate has not."""
     try:
         item.encode()

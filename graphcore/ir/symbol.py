@@ -489,6 +489,13 @@ def present(value: _Value | None) -> _Value:
     return value
 
 
+def root_of(symbol: Symbol) -> Symbol:
+    """Return the Symbol of the outer graph that a captured Symbol stands for; the same Symbol if it is not captured."""
+    while isinstance(symbol.producer, Captured):
+        symbol = symbol.producer.symbol
+    return symbol
+
+
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
     """Return the producer of a Symbol; for a captured Symbol, that of the outer graph's Symbol."""
     producer = None if symbol is None else symbol.producer

@@ -14,7 +14,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol, source_of
+from graphcore.ir.symbol import Constant, Node, Symbol, root_of, source_of
 from graphcore.ir.transform.match import COMMUTATIVE
 from graphcore.ir.transform.walk import edit
 from graphcore.operators import Trait, having
@@ -138,8 +138,7 @@ class Initializers:
 
     def array(self, symbol: Symbol) -> Array | None:
         """Return the value of an initializer, even if a body captures it; None for anything else."""
-        while isinstance(symbol.producer, Captured):
-            symbol = symbol.producer.symbol
+        symbol = root_of(symbol)
         if not self.counts(symbol):
             return None
         assert isinstance(symbol.producer, Constant)

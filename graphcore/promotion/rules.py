@@ -89,11 +89,6 @@ def _test(key: Key, dtype: DType, count: int) -> Resolution:
     return Resolution((smallest_float(dtype),) * count, DType.bool)
 
 
-def _number(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(dtype, count)
-
-
 def _keep(key: Key, dtype: DType, count: int) -> Resolution:
     return _same(dtype, count)
 
@@ -102,11 +97,6 @@ def _sum(key: Key, dtype: DType, count: int) -> Resolution:
     _numbers_only(key, dtype)
     # As in NumPy, the sum of bools counts them; bool + bool is *or*.
     return _same(DType.int64 if dtype is DType.bool else dtype, count)
-
-
-def _mean(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
 
 
 RULES = {
@@ -119,10 +109,10 @@ RULES = {
     "logical": _logical,
     "float": _float,
     "test": _test,
-    "number": _number,
+    "number": _arithmetic,
     "keep": _keep,
     "sum": _sum,
-    "mean": _mean,
+    "mean": _divide,
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, root_of
 from graphcore.ir.transform.walk import mark_of, marked, walk
 from graphcore.runtime.calls.feeds import summary
 from graphcore.runtime.ort import python_ops
@@ -355,8 +355,7 @@ def sizes_of(graph: Graph, feed: Mapping[str, Any]) -> dict[str, int]:
 
 def _in_run(symbol: Symbol, sizes: Mapping[str, int], feed: Mapping[str, Any]) -> str:
     """Return the dtype and shape of a value in a run, with `?` for unknown sizes."""
-    while isinstance(symbol.producer, Captured):
-        symbol = symbol.producer.symbol
+    symbol = root_of(symbol)
     type_ = symbol.type
     if isinstance(symbol.producer, Constant):
         array = symbol.producer.array

@@ -15,7 +15,7 @@ from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Symbol, source_of
+from graphcore.ir.symbol import Constant, Symbol, root_of, source_of
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
@@ -345,12 +345,5 @@ def _note_readers(graph: Graph, late: dict[int, bool]) -> None:
         for symbol in inputs:
             if isinstance(source_of(symbol), Constant):
                 waits = not folded and (node.domain, node.op_type) in _READ_LATE
-                root = _root(symbol)
+                root = root_of(symbol)
                 late[id(root)] = late.get(id(root), True) and waits
-
-
-def _root(symbol: Symbol) -> Symbol:
-    """Return the constant that a captured Symbol of a body refers to."""
-    while isinstance(symbol.producer, Captured):
-        symbol = symbol.producer.symbol
-    return symbol

@@ -23,6 +23,16 @@ def bodies(node: Node) -> list[Graph]:
     return [value for value in node.attributes.values() if isinstance(value, Graph)] if node.attributes else []
 
 
+def readers(graph: Graph) -> dict[int, list[Node]]:
+    """Return the nodes of a graph that read each value, by its number."""
+    result: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for symbol in node.inputs:
+            if symbol is not None:
+                result.setdefault(symbol.id, []).append(node)
+    return result
+
+
 def walk(graph: Graph) -> Iterator[Node]:
     """Yield the nodes of a graph in order; nodes of bodies follow the node that has the body."""
     for node in graph._nodes:

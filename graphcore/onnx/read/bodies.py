@@ -11,7 +11,7 @@ from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
-from graphcore.ir.symbol import Captured, Input, Node, Symbol
+from graphcore.ir.symbol import Input, Node, Symbol, root_of
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips
 from graphcore.onnx.proto.type_protos import join_types
@@ -361,9 +361,7 @@ def _undeclared(symbol: Symbol) -> Node | None:
     seen: set[int] = set()
     waiting = [symbol]
     while waiting:
-        value = waiting.pop()
-        while isinstance(value.producer, Captured):
-            value = value.producer.symbol
+        value = root_of(waiting.pop())
         maker = value.producer
         if value.type != OpaqueType() or not isinstance(maker, Node) or id(maker) in seen:
             continue

@@ -12,7 +12,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import stored
 from graphcore.ir.definitions import Definition, definition_of, names_of, substituted
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol, present
+from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
 from graphcore.surgery.diff.alignment import Alignment
 from graphcore.surgery.diff.records import (
     Contents,
@@ -27,7 +27,6 @@ from graphcore.surgery.diff.records import (
     distance,
     is_default,
     is_named,
-    origin_of,
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -258,7 +257,7 @@ class _Comparison:
         if is_named(old) and is_named(new):
             return False  # each has its own pair
         # An exporter may name a constant that the other graph has without a name.
-        self._matched_constants |= {id(origin_of(old)), id(origin_of(new))}
+        self._matched_constants |= {id(root_of(old)), id(root_of(new))}
         self._compare_arrays(name, name, old, new, place)
         return True
 

@@ -14,7 +14,7 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, root_of
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.support.escaping import escaped
@@ -280,20 +280,13 @@ def _bytes_of(array: Array) -> Array:
 
 def array_of(symbol: Symbol) -> Array | None:
     """Return the array of a constant or weight, of this graph or captured from one around it."""
-    symbol = origin_of(symbol)
+    symbol = root_of(symbol)
     return symbol.producer.array if isinstance(symbol.producer, Constant) else None
-
-
-def origin_of(symbol: Symbol) -> Symbol:
-    """Return the value that a captured one stands for."""
-    while isinstance(symbol.producer, Captured):
-        symbol = symbol.producer.symbol
-    return symbol
 
 
 def is_named(symbol: Symbol) -> bool:
     """Return True if a constant has a name to pair it by."""
-    return origin_of(symbol).given_name is not None
+    return root_of(symbol).given_name is not None
 
 
 def is_default(node: Node, key: str, value: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
+from graphcore.ir.transform import walk
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround, of_onnx
 from graphcore.support.source_lines import Imported
@@ -174,19 +175,9 @@ def _moves(graph: Graph) -> Sequence[Node]:
     moves = [node for node in built_here(graph, _QUANTIZED_MOVES) if _dequantises_int8(node.inputs[0])]
     if not moves:
         return ()
-    readers = _readers(graph)
+    readers = walk.readers(graph)
     output_ids = {symbol.id for symbol in graph.outputs}
     return [node for node in moves if not _is_quantised(node, readers, output_ids)]
-
-
-def _readers(graph: Graph) -> dict[int, list[Node]]:
-    """Return the nodes that read each value, by its number."""
-    readers: dict[int, list[Node]] = {}
-    for node in graph.nodes:
-        for symbol in node.inputs:
-            if symbol is not None:
-                readers.setdefault(symbol.id, []).append(node)
-    return readers
 
 
 def _is_move(node: Node) -> bool:
@@ -324,7 +315,7 @@ _PRODUCTS = frozenset({"Gemm", "MatMul"})
 def _parts_of_bytes(graph: Graph) -> Iterator[Node]:
     """Yield nodes that quantise to 2 or 4 bits, or dequantise them, except from constant factors of products."""
     nodes = [node for node in of_onnx(graph, {"DequantizeLinear", "QuantizeLinear"}) if 1 < _quantised_bits(node) < 8]
-    readers = _readers(graph) if nodes else {}
+    readers = walk.readers(graph) if nodes else {}
     for node in nodes:
         x, result = node.inputs[0], node.outputs[0]
         is_weight = node.op_type == "DequantizeLinear" and constant_array(x, weights=True, outer=True) is not None
