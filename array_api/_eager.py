@@ -23,21 +23,12 @@ from graphcore.types.tensor_types import TensorType
 
 # The eager array: values in memory.
 
-DTYPES: tuple[DType, ...] = (
-    DType.bool,
-    DType.int8,
-    DType.int16,
-    DType.int32,
-    DType.int64,
-    DType.uint8,
-    DType.uint16,
-    DType.uint32,
-    DType.uint64,
-    DType.float16,
-    DType.float32,
-    DType.float64,
-    DType.complex64,
-    DType.complex128,
+DTYPES: tuple[DType, ...] = tuple(
+    DType.of(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
 )
 """The dtypes of Arrays: those of the standard, and float16."""
 

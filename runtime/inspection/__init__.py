@@ -19,17 +19,8 @@ if TYPE_CHECKING:
     from graphcore.runtime.inspection.profiling import with_outputs as with_outputs
 
 _HOMES = {
-    "Placement": "placement",
-    "Profile": "profiling",
-    "RECORD": "placement",
-    "count_of": "profiling",
-    "marked": "profiling",
-    "names_of": "profiling",
-    "profiled": "profiling",
-    "recorded": "placement",
-    "timed": "profiling",
-    "watched": "profiling",
-    "with_outputs": "profiling",
+    **dict.fromkeys(("Placement", "RECORD", "recorded"), "placement"),
+    **dict.fromkeys("Profile count_of marked names_of profiled timed watched with_outputs".split(), "profiling"),
 }
 
 if not TYPE_CHECKING:  # checkers know each name from the imports above

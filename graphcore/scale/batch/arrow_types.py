@@ -17,20 +17,9 @@ from graphcore.types.tensor_types import TensorType
 DTYPE_KEY = b"graphcore.dtype"
 """The metadata key of a field with the original dtype of stored values."""
 
-_TYPES: dict[DType, pyarrow.DataType] = {
-    DType.bool: pyarrow.bool_(),
-    DType.int8: pyarrow.int8(),
-    DType.int16: pyarrow.int16(),
-    DType.int32: pyarrow.int32(),
-    DType.int64: pyarrow.int64(),
-    DType.uint8: pyarrow.uint8(),
-    DType.uint16: pyarrow.uint16(),
-    DType.uint32: pyarrow.uint32(),
-    DType.uint64: pyarrow.uint64(),
-    DType.float16: pyarrow.float16(),
-    DType.float32: pyarrow.float32(),
-    DType.float64: pyarrow.float64(),
-    DType.string: pyarrow.string(),
+_SAME = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string".split()
+_TYPES: dict[DType, pyarrow.DataType] = {DType.bool: pyarrow.bool_()} | {
+    DType.of(name): getattr(pyarrow, name)() for name in _SAME
 }
 
 

@@ -15,26 +15,11 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.rewrite import NOTE, attach, exposed, outputs_of
 from graphcore.runtime.calls.batching import batching
-from graphcore.scale.protocol.tensors import to_bytes
+from graphcore.scale.protocol.tensors import NAMES, to_bytes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
-_TYPES: dict[DType, str] = {
-    DType.bool: "TYPE_BOOL",
-    DType.uint8: "TYPE_UINT8",
-    DType.uint16: "TYPE_UINT16",
-    DType.uint32: "TYPE_UINT32",
-    DType.uint64: "TYPE_UINT64",
-    DType.int8: "TYPE_INT8",
-    DType.int16: "TYPE_INT16",
-    DType.int32: "TYPE_INT32",
-    DType.int64: "TYPE_INT64",
-    DType.float16: "TYPE_FP16",
-    DType.float32: "TYPE_FP32",
-    DType.float64: "TYPE_FP64",
-    DType.string: "TYPE_STRING",
-    DType.bfloat16: "TYPE_BF16",
-}
+_TYPES = {dtype: f"TYPE_{name}" for dtype, name in NAMES.items()} | {DType.string: "TYPE_STRING"}
 
 PROVIDERS = ("cpu", "cuda")
 _IDLE_MICROSECONDS = 60_000_000

@@ -17,22 +17,15 @@ from graphcore.errors import BusyError, FeedError, GraphcoreError, RunCancelledE
 from graphcore.scale.storage import from_storage, storage_dtype, to_storage
 from graphcore.types.dtypes import DType
 
-_NAMES: dict[DType, str] = {
-    DType.bool: "BOOL",
-    DType.uint8: "UINT8",
-    DType.uint16: "UINT16",
-    DType.uint32: "UINT32",
-    DType.uint64: "UINT64",
-    DType.int8: "INT8",
-    DType.int16: "INT16",
-    DType.int32: "INT32",
-    DType.int64: "INT64",
+NAMES: dict[DType, str] = {
+    **{DType.of(n): n.upper() for n in "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64".split()},
     DType.float16: "FP16",
     DType.bfloat16: "BF16",
     DType.float32: "FP32",
     DType.float64: "FP64",
     DType.string: "BYTES",
 }
+"""The protocol's names of dtypes."""
 
 _LENGTH = struct.Struct("<I")
 _MAX_DIMS = 64
@@ -40,12 +33,12 @@ _MAX_DIMS = 64
 
 def datatype(dtype: DType) -> str:
     """Return the protocol's name of a dtype, or of its storage dtype."""
-    return _NAMES.get(dtype) or _NAMES[storage_dtype(dtype)]
+    return NAMES.get(dtype) or NAMES[storage_dtype(dtype)]
 
 
 def _wire(dtype: DType) -> DType:
     """Return the dtype of elements in requests and responses."""
-    return dtype if dtype in _NAMES else storage_dtype(dtype)
+    return dtype if dtype in NAMES else storage_dtype(dtype)
 
 
 def shape_of(name: str, shape: object) -> tuple[int, ...]:
@@ -121,7 +114,7 @@ def to_bytes(array: Array, dtype: DType) -> bytes:
     if dtype is DType.string:
         pieces = (text.encode() if isinstance(text, str) else bytes(text) for text in array.flat)
         return b"".join(_LENGTH.pack(len(piece)) + piece for piece in pieces)
-    wire = to_storage(array, dtype) if dtype not in _NAMES else array
+    wire = to_storage(array, dtype) if dtype not in NAMES else array
     if sys.byteorder == "big" and wire.dtype.itemsize > 1:
         wire = wire.byteswap()
     return np.ascontiguousarray(wire).tobytes()
