@@ -498,7 +498,4 @@ def root_of(symbol: Symbol) -> Symbol:
 
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
     """Return the producer of a Symbol; for a captured Symbol, that of the outer graph's Symbol."""
-    producer = None if symbol is None else symbol.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    return producer
+    return None if symbol is None else root_of(symbol).producer
