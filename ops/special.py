@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,8 @@ _STIRLING = (
     0.17964437236883057, -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176, 0.0008417508417508417,
     -0.0005952380952380953, 0.0007936507936507937, -0.002777777777777778, 0.08333333333333333,
 )  # fmt: skip
-_DIGAMMA_FAR = (
-    -0.4432598039215686, 0.08333333333333333, -0.021092796092796094, 0.007575757575757576, -0.004166666666666667,
-    0.003968253968253968, -0.008333333333333333, 0.08333333333333333,
-)  # fmt: skip
+_BERNOULLI = (-3617, 8160), (1, 12), (-691, 32760), (1, 132), (-1, 240), (1, 252), (-1, 120), (1, 12)
+_DIGAMMA_FAR = tuple(p / q for p, q in _BERNOULLI)
 # The zeros of lgamma from -2.4 to -19, as distances to the nearest integer.
 _ZEROS = """
     -0.45702473822080062303945414765118 0.2523173532725873986085115173085 -0.143580888349980058694358781820228
@@ -66,8 +64,10 @@ _ZEROS = """
     -4.7794773323867448796e-14 2.8114572543455435e-15 -2.811457254345498e-15 1.5619206968586233e-16
     -1.561920696858622e-16 8.22063524662433e-18 -8.22063524662433e-18
 """
-# (sin(pi * x) / (pi * x) - 1) / x^2 and (cos(pi * x) - 1) / x^2 up to 1/4, in x * x.
-_SINE, _COSINE = ([(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + i) for k in range(8, 0, -1)] for i in (1, 0))
+# (sin(pi * x) / (pi * x) - 1) / x^2 up to 1/2 and (cos(pi * x) - 1) / x^2 up to 1/4, in x * x.
+_SINE, _COSINE = (
+    [(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + i) for k in range(11 if i else 8, 0, -1)] for i in (1, 0)
+)
 _HALF_LOG_2_PI = 0.9189385332046728
 _DIGAMMA_ROOT, _DIGAMMA_ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
@@ -133,17 +133,27 @@ def _rows_of_zeros() -> list[Any]:
     return [zeros, low, 1 / np.abs(np.sin(math.pi * zeros)), steep, *series[::-1]]
 
 
-def _near_zero(size: Symbol, sine: Symbol) -> Iterator[Symbol]:
-    """Return a mask of the sizes near zeros of lgamma(-size), and its values there. sine: abs(sin(pi * size))."""
+def _flat(values: Callable[..., tuple[Symbol, Symbol]], size: Symbol, *others: Symbol) -> Iterator[Symbol]:
+    """Return the values of a function of vectors, which `_rows` needs, in the shape of its operands."""
     sizes, flat, like = e.emit("Shape", size, dtype=DType.int64, shape=_VECTOR), e.ints(size, [-1]), size.shape
-    size, sine = (e.emit("Reshape", part, flat, shape=_VECTOR) for part in (size, sine))
+    parts = values(*(e.emit("Reshape", part, flat, shape=_VECTOR) for part in (size, *others)))
+    return (e.emit("Reshape", part, sizes, shape=like, allowzero=1) for part in parts)
+
+
+def _rows(table: list[Any], place: Symbol) -> Iterator[Symbol]:
+    """Return the numbers at these places of each row."""
+    constants = (
+        place.graph.build.constant(row, DType.float64) for row in table
+    )  # GatherElements is faster than Gather
+    return (e.emit("GatherElements", row, place, dtype=DType.float64, shape=_VECTOR, axis=0) for row in constants)
+
+
+def _lgamma_near_zero(size: Symbol, sine: Symbol) -> tuple[Symbol, Symbol]:
+    """Return a mask of the sizes near zeros of lgamma(-size), and its values there. sine: abs(sin(pi * size))."""
     inside = e.clamp_min(e.where(e.below(size, 19.4), size, e.const(size, 19.4)), 2)  # 19.4 also for NaN
     whole = e.emit("Floor", e.add(inside, 0.35))
     place = e.cast_within(e.sub(e.add(whole, e.emit("Floor", inside)), 4), DType.int32)
-    zero, low, inverse, steep, slope, *series = (  # GatherElements is faster than Gather
-        e.emit("GatherElements", size.graph.build.constant(row, DType.float64), place, shape=_VECTOR, axis=0)
-        for row in _rows_of_zeros()
-    )
+    zero, low, inverse, steep, slope, *series = _rows(_rows_of_zeros(), place)
     away = e.sub(e.sub(e.sub(whole, size), zero), low)
     for coefficient in series:
         slope = e.add(e.mul(slope, away), coefficient)
@@ -154,8 +164,7 @@ def _near_zero(size: Symbol, sine: Symbol) -> Iterator[Symbol]:
     lost = e.div(e.sub(e.sub(ratio, 1), change), e.clamp_min(ratio, 0.5))
     # lgamma(-z) = 0 = -lgamma(1 + z) - log(sin(pi * z) / pi), which is subtracted from the same of -size.
     value = e.sub(e.add(e.mul(away, slope), lost), e.emit("Log", ratio))
-    parts = e.below(e.emit("Abs", away), 0.25), value
-    return (e.emit("Reshape", part, sizes, shape=like, allowzero=1) for part in parts)
+    return e.below(e.emit("Abs", away), 0.25), value
 
 
 def _lgamma(x: Symbol) -> Symbol:
@@ -171,7 +180,7 @@ def _lgamma(x: Symbol) -> Symbol:
     factor = e.emit("Log", e.where(negative, reflected, e.clamp_max(size, 1)))
     result = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
     result = e.where_number(e.equals(result, 0), 0, result)  # 0.0 at 1 and 2, not -0.0
-    near, value = _near_zero(size, sine)
+    near, value = _flat(_lgamma_near_zero, size, sine)
     result = e.where(e.both(negative, near), value, result)
     return e.where_number(e.equals(size, math.inf), math.inf, result)
 
@@ -218,6 +227,76 @@ def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
     return inside, e.emit("Gather", table, place, shape=x.shape, axis=0)
 
 
+_MAX_ZEROS = 1024
+"""The number of zeros of digamma below 0 that are computed to 32 digits."""
+_PI = Decimal("3.14159265358979323846264338327950288419717")
+
+
+@functools.cache
+def _zeros_of_digamma() -> list[Any]:
+    """Return z - floor(z) in two parts, and pi / abs(sin(pi * z)), for digamma(-z) = 0.
+
+    That is digamma(1 + z) + pi / tan(pi * z). A step of Newton's method in 42 digits gives the second part.
+    """
+    whole, part = np.arange(_MAX_ZEROS, dtype=float), np.full(_MAX_ZEROS, 0.7)
+    for _ in range(20):
+        steps, b = whole + part + np.arange(1, 13)[:, None], whole + part + 13
+        value = np.log(b) - 0.5 / b - np.polyval(_DIGAMMA_FAR, b**-2) / b**2 - (1 / steps).sum(0)
+        part = 1 - np.arctan2(math.pi, value) / math.pi
+    slope = np.polyval(np.arange(16, 0, -2) * _DIGAMMA_FAR, b**-2) / b**3 + 0.5 / b**2 + 1 / b + (steps**-2).sum(0)
+    error, steep = map(np.array, zip(*map(_digamma_below_0, whole, part), strict=True))
+    low = -error / (slope - steep**2)
+    return [part, low, steep * (1 + value * low)]
+
+
+def _digamma_below_0(whole: float, part: float) -> tuple[float, float]:
+    """Return digamma(-x) and pi / abs(sin(pi * x)) for x = whole + part, of which part is above 0.5."""
+    with localcontext() as context:
+        context.prec = 42
+        angle, x = (1 - Decimal(part)) * _PI, Decimal(whole) + Decimal(part) + 1
+        square = angle * angle
+        sine, cosine, far, value = Decimal(0), Decimal(0), Decimal(0), Decimal(0)
+        for n in range(32, 0, -2):
+            sine, cosine = (1 - sine) * square / (n * (n + 1)), (1 - cosine) * square / (n * (n - 1))
+        steep = _PI / (angle * (1 - sine))
+        while x < 100:
+            value, x = value - 1 / x, x + 1
+        for p, q in _BERNOULLI:
+            far = (far + Decimal(p) / q) / (x * x)
+        return float(value + x.ln() - 1 / (2 * x) - far - steep * (1 - cosine)), float(steep)
+
+
+def _digamma_near_zero(size: Symbol) -> tuple[Symbol, Symbol]:
+    """Return a mask of the sizes near zeros of digamma(-size), and its values there."""
+    inside = e.where(e.below(size, _MAX_ZEROS), size, e.const(size, 0))  # 0 also for NaN
+    whole = e.emit("Floor", inside)
+    part, low, steep = _rows(_zeros_of_digamma(), e.cast_within(whole, DType.int32))
+    away = e.sub(e.sub(e.sub(inside, whole), part), low)
+    # The difference of digamma(1 + size) and digamma(1 + z), divided by that of size and z.
+    zero, slope = e.add(whole, part), e.const(size, 0)
+    for k in range(1, 8):
+        slope = e.add(slope, e.emit("Reciprocal", e.mul(e.add(zero, k), e.add(inside, k))))
+    a, b = e.add(zero, 8), e.add(inside, 8)
+    total, product = e.add(a, b), e.mul(a, b)
+    x, y = (e.emit("Reciprocal", e.square(end)) for end in (a, b))
+    series, quotient = (
+        e.const(size, _DIGAMMA_FAR[0]),
+        e.const(size, 0),
+    )  # a polynomial of y, and its difference quotient
+    for coefficient in (*_DIGAMMA_FAR[1:], 0):
+        series, quotient = e.add(e.mul(series, y), coefficient), e.add(e.mul(quotient, x), series)
+    rate = e.square(e.emit("Div", away, total))
+    slope = e.add(slope, e.emit("Div", e.polynomial(rate, [2 / 7, 2 / 5, 2 / 3, 2]), total))
+    slope = e.add(slope, e.div(0.5, product))
+    slope = e.add(slope, e.emit("Div", e.mul(quotient, total), e.square(product)))
+    # The same for pi / tan(pi * size), which is -pi * sin(pi * away) / (sin(pi * size) * sin(pi * z)).
+    turn = e.emit("Abs", e.sub(inside, e.emit("Round", inside)))
+    sine, ratio = (e.add(e.mul(e.square(part), e.polynomial(e.square(part), _SINE)), 1) for part in (away, turn))
+    turned = e.emit("Div", e.mul(sine, steep), e.mul(turn, ratio))
+    near = e.both(e.below(e.emit("Abs", away), 0.25), e.below(size, _MAX_ZEROS))
+    return near, e.mul(away, e.sub(slope, turned))
+
+
 def _digamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     small, negative = e.below(size, 1), e.below(x, 0)
@@ -235,6 +314,8 @@ def _digamma(x: Symbol) -> Symbol:
     sine, cosine = _sine_of_turns(size)
     turned = e.mul(e.emit("Div", cosine, sine), math.pi)
     reflected = e.emit("Add", e.emit("Add", body, e.where_number(small, 0, reciprocal)), turned)
+    near, value = _flat(_digamma_near_zero, size)
+    reflected = e.where(near, value, reflected)
     reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
     direct = e.emit("Sub", body, e.where_number(small, reciprocal, 0))
     return e.where(e.equals(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))
