@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from graphcore.build import primitives as e
@@ -22,38 +21,46 @@ from graphcore.types.tensor_types import _shape, tensor_type
 # Over an axis
 
 
-def _over_axis(name: str, op_type: str, summary: str, infinities: str = "") -> Callable[..., Symbol]:
-    """Declare the softmax, or its logarithm."""
-    doc = f"""{summary}
+@op(onnx="Softmax", rule="float")
+def softmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The exponentials of x divided by their sum over an axis: weights that sum to 1.
 
     Args:
         x: At least one axis, numbers or bools; integers become floats.
 
     Returns:
-        The shape of x.{infinities}
+        The shape of x. -inf gets weight 0; a row of only -inf is NaN.
 
     Raises:
         ShapeError: For an invalid axis of x.
 
-    ONNX {op_type}.
+    ONNX Softmax.
     """
-
-    @op(onnx=op_type, rule="float", name=name, doc=doc)
-    def over_axis(x: TensorLike, axis: int = -1) -> Symbol:
-        symbol, dtype = promote_one(name, "float", x)
-        position = axis_of(name, axis, symbol.rank, {"x": symbol})
-        return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
-
-    return over_axis
+    return _over_axis("softmax", "Softmax", x, axis)
 
 
-softmax = _over_axis(
-    "softmax",
-    "Softmax",
-    "The exponentials of x divided by their sum over an axis: weights that sum to 1.",
-    " -inf gets weight 0; a row of only -inf is NaN.",
-)
-logsoftmax = _over_axis("logsoftmax", "LogSoftmax", "The logarithm of `softmax`, without its underflow.")
+@op(onnx="LogSoftmax", rule="float")
+def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The logarithm of `softmax`, without its underflow.
+
+    Args:
+        x: At least one axis, numbers or bools; integers become floats.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For an invalid axis of x.
+
+    ONNX LogSoftmax.
+    """
+    return _over_axis("logsoftmax", "LogSoftmax", x, axis)
+
+
+def _over_axis(name: str, op_type: str, x: TensorLike, axis: int) -> Symbol:
+    symbol, dtype = promote_one(name, "float", x)
+    position = axis_of(name, axis, symbol.rank, {"x": symbol})
+    return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
 
 
 @op(onnx="Split, Sigmoid, Mul", rule="float")
@@ -187,9 +194,9 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     return symbol.graph.build.emit("Gelu", (symbol,), retype(symbol, dtype), {"approximate": approximate})
 
 
-def _with_alpha(name: str, op_type: str, elsewhere: str, default: float, source: str = "") -> Callable[..., Symbol]:
-    """Declare an activation with one parameter."""
-    doc = f"""x where x is {elsewhere} elsewhere.
+@op(onnx="Elu", rule="float")
+def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where x is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
         x: Any shape, numbers or bools; integers become floats.
@@ -198,19 +205,9 @@ def _with_alpha(name: str, op_type: str, elsewhere: str, default: float, source:
     Raises:
         DTypeError, ShapeError: For an alpha that is not a finite number.
 
-    {source}ONNX {op_type}.
+    Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
     """
-
-    @op(onnx=op_type, rule="float", name=name, doc=doc)
-    def activation(x: TensorLike, alpha: float = default) -> Symbol:
-        return _parametric(name, op_type, x, alpha=real(name, "alpha", alpha))
-
-    return activation
-
-
-elu = _with_alpha("elu", "Elu", "positive, alpha * (exp(x) - 1)", 1.0, "Clevert et al. 2015, arXiv:1511.07289; ")
-leaky_relu = _with_alpha("leaky_relu", "LeakyRelu", "not negative, alpha * x", 0.01)
-thresholded_relu = _with_alpha("thresholded_relu", "ThresholdedRelu", "above alpha, 0", 1.0)
+    return _parametric("elu", "Elu", x, alpha=real("elu", "alpha", alpha))
 
 
 @op(onnx="Celu", rule="float")
@@ -230,6 +227,38 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     if not number:
         raise ShapeError("celu: alpha=0 divides by zero", help="give another alpha, or use ops.relu(x)")
     return _parametric("celu", "Celu", x, alpha=number)
+
+
+@op(onnx="LeakyRelu", rule="float")
+def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
+    """x where x is not negative, alpha * x elsewhere.
+
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number.
+
+    Raises:
+        DTypeError, ShapeError: For an alpha that is not a finite number.
+
+    ONNX LeakyRelu.
+    """
+    return _parametric("leaky_relu", "LeakyRelu", x, alpha=real("leaky_relu", "alpha", alpha))
+
+
+@op(onnx="ThresholdedRelu", rule="float")
+def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where x is above alpha, 0 elsewhere.
+
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number.
+
+    Raises:
+        DTypeError, ShapeError: For an alpha that is not a finite number.
+
+    ONNX ThresholdedRelu.
+    """
+    return _parametric("thresholded_relu", "ThresholdedRelu", x, alpha=real("thresholded_relu", "alpha", alpha))
 
 
 @op(onnx="HardSigmoid", rule="float")
