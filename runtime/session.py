@@ -188,6 +188,7 @@ class InferenceSession:
         self,
         path: str | os.PathLike[str],
         *,
+        compiled: str | os.PathLike[str] | None = None,
         prepack: Prepack = "auto",
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
@@ -200,13 +201,20 @@ class InferenceSession:
 
         Args:
             path: The file of the model.
+            compiled: The file of a model to write instead of the folder, in which nodes `EPContext` of com.microsoft
+                have what the providers compiled. Sessions of the same providers `load` it as any other model.
             prepack: As in `load`.
             external_data: As in `load`.
             external_data_root: As in `load`.
 
         Raises:
-            ModelError: If the model cannot be cached, and as `load` with `cache_dir` raises.
+            ModelError: If the model cannot be cached, or no provider compiles nodes of it, and as `load` with
+                `cache_dir` raises.
         """
+        if compiled is not None:
+            graph = Graph.load(path, external_data=external_data, external_data_root=external_data_root)
+            prepared_files.write_compiled(os.fsdecode(compiled), graph, self._engine)
+            return
         links = links_of(external_data, external_data_root)
 
         def load(folder: str) -> Model:

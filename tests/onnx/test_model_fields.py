@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -573,7 +572,7 @@ def test_sources_of_a_fusion() -> None:
     epsilon = numpy_helper.from_array(np.array(1e-5, np.float32), "epsilon")
     graph = helper.make_graph(nodes, "norm", [value("x")], [value("y")], [epsilon])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    written = gc.Graph.load(model).to_onnx(target="cpu", runtime=onnxruntime.__version__)
+    written = gc.Graph.load(model).to_onnx(target="cpu", runtime="1.32.0")
     assert sources_of(written) == {"RMSNormalization": "/Mul, /ReduceMean, /Add, /Sqrt, /Div"}
     properties = {p.key: p.value for p in written.graph.node[-1].metadata_props}
     assert properties["namespace"] == "norm"

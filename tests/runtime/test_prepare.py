@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 import graphcore as gc
@@ -188,3 +190,47 @@ def test_folder_that_cannot_be_written_to_is_read(path: Path) -> None:
     session().prepare(path)
     folder(path).chmod(0o500)
     assert is_restarted(session().load(path, prepared=True))
+
+
+def test_compiled_model_of_the_cpu_provider(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as failed:
+        session().prepare(path, compiled=tmp_path / "compiled.onnx")
+    assert failed.value.summary.startswith("prepare: CPUExecutionProvider: ")
+    assert "is not compiled: " in failed.value.summary
+    assert "EPContext" in str(failed.value)
+    assert not (tmp_path / "compiled.onnx").exists()
+    assert not folder(path).exists()
+
+
+def test_compiled_model_of_a_provider(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Compiler:
+        """A provider that compiles a graph to itself."""
+
+        def __init__(self, options: onnxruntime.SessionOptions, model: bytes, **arguments: Any) -> None:
+            seen.append((options.intra_op_num_threads, options.has_providers(), arguments))
+            self.model = model
+
+        def compile_to_bytes(self) -> bytes:
+            return self.model
+
+    seen: list[Any] = []
+    monkeypatch.setattr(onnxruntime, "ModelCompiler", Compiler)
+    session().prepare(path, compiled=tmp_path / "compiled.onnx")
+    flags = onnxruntime.OrtCompileApiFlags.ERROR_IF_NO_NODES_COMPILED
+    assert seen == [(1, True, {"embed_compiled_data_into_model": True, "flags": flags})]
+    assert is_right(session().load(tmp_path / "compiled.onnx"))
+    assert not folder(path).exists()
+
+
+def test_compiled_nodes_are_read_and_written(tmp_path: Path) -> None:
+    value = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node(
+        "EPContext", ["x"], ["y"], domain="com.microsoft", main_context=1, ep_cache_context=b"\xff\x00", source="other"
+    )
+    graph = onnx.helper.make_graph([node], "compiled", [value("x", 1, [2])], [value("y", 1, [2])])
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    written = gc.Graph.load(model, promotion="max").optimize().to_onnx(target="cpu")
+    assert written.graph.node[0].attribute == node.attribute
+    with pytest.raises(ModelError, match=r"(?s)refused compiled: .*EPContext"):
+        session().load(model)

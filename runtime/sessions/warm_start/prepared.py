@@ -1,13 +1,19 @@
-"""Folders beside models from which sessions start: `InferenceSession.prepare`."""
+"""Folders beside models, and compiled models, from which sessions start: `InferenceSession.prepare`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable
 
+import onnxruntime
+
 from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph
+from graphcore.runtime.sessions.plan import Engine
+from graphcore.support.atomic_files import replace_files
 
 SUFFIX = ".start"
 """The suffix of the folder's name, after the name of the model."""
@@ -54,3 +60,17 @@ def prepare(path: object, load: Callable[[str], object], find: Callable[[str], o
         with contextlib.suppress(OSError):  # it is not empty
             os.rmdir(file + SUFFIX)
         raise
+
+
+def write_compiled(path: str, graph: Graph, engine: Engine) -> None:
+    """Write a graph as a model whose nodes the providers have compiled. Raises `ModelError` if they compile none."""
+    release = re.split(r"\.?[^\d.]", onnxruntime.__version__)[0]  # also of a nightly build
+    model = graph.to_onnx(target=engine.target, precision=engine.precision, optimize=engine.optimize, runtime=release)
+    try:
+        compiled = engine.starter.compiled(model.SerializeToString())
+    except Exception as error:
+        raise ModelError(
+            f"prepare: {', '.join(engine.starter.providers)}: {graph.name} is not compiled: {error}",
+            help="omit `compiled`, or use a provider that writes EPContext nodes, such as those of NPUs",
+        ) from error
+    replace_files([(path, [compiled])])
