@@ -233,6 +233,31 @@ def test_weight_that_this_processor_may_not_have_a_kernel_for_is_typed_and_writt
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("blk_quant_type", [0, 1])
+def test_weight_in_blocks_of_4_bits_is_multiplied(blk_quant_type: int) -> None:
+    rng = np.random.default_rng(3)
+    numbers, scales = rng.integers(0, 16, (5, 2, 32)), rng.uniform(0.5, 2, (5, 2)).astype(np.float32)
+    zeros = rng.integers(0, 16, (5, 2)) if blk_quant_type else np.full((5, 2), 8)
+    content = b""
+    for column, block in np.ndindex(5, 2):  # scale, zero point, and the halves of a block in the halves of bytes
+        low, high = numbers[column, block].reshape(2, 16)
+        content += scales[column, block].tobytes() + bytes([zeros[column, block]] * blk_quant_type)
+        content += (low | high << 4).astype(np.uint8).tobytes()
+    graph = Graph("g", {"a": TensorType("float32", ["n", 64])})
+    weight, shape = np.frombuffer(content, np.uint8).copy(), np.array([64, 5])
+    graph.output(microsoft.MatMulFpQ4(graph["a"], weight, shape, blk_quant_type=blk_quant_type))
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    try:
+        (result,) = gc.InferenceSession().load(graph)(x)
+    except gc.errors.GraphcoreError as error:
+        if "not yet supported on this hardware" not in str(error):
+            raise
+        pytest.skip("the kernel does not support this processor")
+    matrix = ((numbers - zeros[..., None]) * scales[..., None].astype(np.float64)).reshape(5, 64)
+    np.testing.assert_allclose(result, x @ matrix.T, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.numbers
 def test_sparse_attention_updates_caches_in_place() -> None:
     rng = np.random.default_rng(2)
     q, k, v = (rng.standard_normal((1, 2, size)).astype(np.float32) for size in (64, 32, 32))
