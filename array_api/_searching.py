@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from graphcore import ops
@@ -77,12 +77,6 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the int64 index of the minimum along an axis, or in the flattened array; the first of equal ones."""
     return ops.argmin(x, axis, keepdims)
-
-
-@function
-def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the number of nonzero elements, in int64."""
-    return ops.count_nonzero(x, axis, keepdims)
 
 
 @function
@@ -258,6 +252,33 @@ Axes: TypeAlias = int | Sequence[int] | None
 """The axes to reduce: one, several, or None for all."""
 
 
+def _reduction(name: str, body: Callable[..., Symbol], doc: str) -> Callable[..., Tensor]:
+    """Return a function that reduces axes, from one of `graphcore.ops`."""
+
+    def reduced(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        return body(x, axis=axis, keepdims=keepdims)
+
+    reduced.__name__ = reduced.__qualname__ = name
+    reduced.__doc__ = doc
+    return function(reduced)
+
+
+_EXTREME = """Return the {} over axes; propagates NaN.
+
+    Raises:
+        ShapeError: For axes of length 0.
+    """
+
+all = _reduction(
+    "all", ops.all, "Return True if all elements are nonzero, also without elements. NaN counts as nonzero."
+)
+any = _reduction("any", ops.any, "Return True if any element is nonzero. NaN counts as nonzero.")
+count_nonzero = _reduction("count_nonzero", ops.count_nonzero, "Return the number of nonzero elements, in int64.")
+max = _reduction("max", ops.max, _EXTREME.format("maximum"))
+min = _reduction("min", ops.min, _EXTREME.format("minimum"))
+mean = _reduction("mean", ops.mean, "Return the arithmetic mean of floats over axes. An empty mean is NaN.")
+
+
 def _summable(x: Symbol, dtype: DType | None) -> Symbol:
     """Cast x to the dtype of sums and products: `dtype`, or for integers int64 or uint64."""
     if dtype is not None:
@@ -289,12 +310,6 @@ def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdim
 
 
 @function
-def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the arithmetic mean of floats over axes. An empty mean is NaN."""
-    return ops.mean(x, axis, keepdims)
-
-
-@function
 def var(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance of floats over axes.
 
@@ -308,26 +323,6 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepd
 def std(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation of floats over axes. See `var`."""
     return ops.stdev(x, axis, correction, keepdims)
-
-
-@function
-def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over axes; propagates NaN.
-
-    Raises:
-        ShapeError: For axes of length 0.
-    """
-    return ops.max(x, axis=axis, keepdims=keepdims)
-
-
-@function
-def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over axes; propagates NaN.
-
-    Raises:
-        ShapeError: For axes of length 0.
-    """
-    return ops.min(x, axis=axis, keepdims=keepdims)
 
 
 @function
@@ -366,18 +361,6 @@ def _with_initial(x: Symbol, axis: int, value: int, include: bool) -> Symbol:
 
 
 # Utility functions
-
-
-@function
-def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return True if all elements are nonzero, also without elements. NaN counts as nonzero."""
-    return ops.all(x, axis, keepdims)
-
-
-@function
-def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return True if any element is nonzero. NaN counts as nonzero."""
-    return ops.any(x, axis, keepdims)
 
 
 @function
