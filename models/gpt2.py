@@ -156,7 +156,8 @@ def build(
         weights,
         shapes(config),
         seed=seed,
-        rename=_add_prefix,
+        # files of the model without its head lack the prefix
+        rename=lambda name: f"transformer.{name}" if re.match(r"wte\.|wpe\.|h\.\d+\.|ln_f\.", name) else name,
         gguf=named,
         architecture="gpt2",
         tied={"lm_head.weight": "transformer.wte.weight"} if config.tied else None,
@@ -198,11 +199,6 @@ class _GPT2Decoder:
         x = x + self.dense(self.step.attend(number, query, key, value), f"{name}.attn.c_proj")
         wide = ops.gelu(self.dense(self.norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc"), self.config.approximate)
         return x + self.dense(wide, f"{name}.mlp.c_proj")
-
-
-def _add_prefix(name: str) -> str:
-    """Add the prefix that files of the model without its head lack."""
-    return f"transformer.{name}" if re.match(r"wte\.|wpe\.|h\.\d+\.|ln_f\.", name) else name
 
 
 # GGUF has other names, and dense layers as [outputs, inputs].

@@ -70,16 +70,6 @@ def read(metadata: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _default_promotion(texts: list[str]) -> str:
-    """A graph merged from two promotion systems gets the default one."""
-    return "max"
-
-
-def _first_target(texts: list[str]) -> str:
-    """A model of which a part is lowered for a target counts as lowered for that target."""
-    return next(text for text in texts if text != "onnx")
-
-
 def _merge_mappings(texts: list[str]) -> str:
     """Merge JSON mappings, the first value of a key first; skip what is not a mapping."""
     merged: dict[str, object] = {}
@@ -94,8 +84,9 @@ def _merge_mappings(texts: list[str]) -> str:
 
 
 _MERGE: Mapping[str, Callable[[list[str]], str]] = {
-    PROMOTION: _default_promotion,
-    TARGET: _first_target,
+    PROMOTION: lambda texts: "max",  # a graph merged from two promotion systems gets the default one
+    # A model of which a part is lowered for a target counts as lowered for that target.
+    TARGET: lambda texts: next(text for text in texts if text != "onnx"),
     DTYPES: _merge_mappings,
     BUFFERS: _merge_mappings,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -101,11 +101,6 @@ _MOVES = frozenset({"Reshape", "Transpose"})
 _BYTES = frozenset({DType.int8, DType.uint8})
 
 
-def _dequantised(graph: Graph) -> Iterable[Node]:
-    """Return the nodes that dequantise weights of such products."""
-    return {id(weight): weight for node in graph.nodes for weight in _weights(node)}.values()
-
-
 def _weights(node: Node) -> list[Node]:
     """Return the nodes that dequantise an operand of a product whose other operand is a float."""
     if node.op_type not in _PRODUCTS or node.domain or len(node.inputs) < 2:
@@ -155,7 +150,7 @@ MATMUL = node_workaround(
     "DequantizeLinear",
     "the optimiser would round the other operand to int8",
     {"DequantizeLinear"},
-    _dequantised,
+    lambda graph: {id(weight): weight for node in graph.nodes for weight in _weights(node)}.values(),
     _widen,
 )
 

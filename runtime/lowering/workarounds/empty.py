@@ -21,11 +21,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 
-def _negative(graph: Graph) -> Iterator[Node]:
-    """Yield the reductions along a negative axis."""
-    return (node for node in graph.nodes if _axes_from_front(node) is not None)
-
-
 def _count_from_front(graph: Graph, node: Node) -> None:
     axes = present(_axes_from_front(node))
     change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
@@ -48,7 +43,7 @@ NEGATIVE_AXES = node_workaround(
     "Reduce*",
     "the kernel does not reduce empty tensors along negative axes",
     REDUCTIONS,
-    _negative,
+    lambda graph: (node for node in graph.nodes if _axes_from_front(node) is not None),
     _count_from_front,
 )
 
@@ -106,11 +101,6 @@ _COUNTED = (DType.float32, DType.int64, DType.int32)
 """Dtypes of inputs of which every provider can compute the size."""
 _FLAG = tensor_type(DType.bool, _shape([]))
 _NUMBER = tensor_type(DType.int64, _shape([]))
-
-
-def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return True if there is such an Attention."""
-    return any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes)
 
 
 def _run(parts: Sequence[Graph]) -> bool:
@@ -219,7 +209,7 @@ ATTENTION = workaround(
     "Attention from a fusion",
     "the kernel fails if there are no queries or keys",
     {"Attention"},
-    _is_needed,
+    lambda parts: any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes),
     _run,
     is_of_fusions=True,
 )

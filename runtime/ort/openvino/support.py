@@ -242,11 +242,6 @@ _IN_FLOAT = 128.0
 """2^31 / 2^24: float32 computes integers exactly if they are smaller by this factor."""
 
 
-def _same_bound(node: Node, bounds: list[IntegerBound]) -> IntegerBound:
-    """Return the bound of the first operand, whose numbers the result has, each once."""
-    return bounds[0]
-
-
 def _sum_bound(node: Node, bounds: list[IntegerBound]) -> IntegerBound | None:
     total = bounds[0]
     for bound in bounds[1:]:
@@ -281,7 +276,9 @@ def _product_bound(node: Node, bounds: list[IntegerBound]) -> IntegerBound | Non
 _INDICES = frozenset("Shape Size ArgMax ArgMin NonZero TopK".split())
 _COUNTED = frozenset("Range Min Max ConstantOfShape Neg Abs Tile Pad".split())
 _RULES: dict[str, Callable[[Node, list[IntegerBound]], IntegerBound | None]] = {
-    **dict.fromkeys("Identity Reshape Squeeze Unsqueeze Transpose Flatten Slice".split(), _same_bound),
+    **dict.fromkeys(
+        "Identity Reshape Squeeze Unsqueeze Transpose Flatten Slice".split(), lambda node, bounds: bounds[0]
+    ),
     **dict.fromkeys("Concat Where Max Min Gather GatherElements GatherND Expand Abs Neg".split(), _max_bound),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _float_bound),
     "Add": _sum_bound,
