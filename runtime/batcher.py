@@ -17,11 +17,12 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphError, ModelError, RunCancelledError, RunError
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.rows import row_types
 from graphcore.runtime.model import Model
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.runtime.waiting import BatchRequest, Server, Waiting
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.types.tensor_types import Type
 
 
 class Batcher(Server):
@@ -84,7 +85,10 @@ class Batcher(Server):
             )
         self._batches = batching(model.name, model.inputs, model.outputs, dim)
         max_rows = int(max_batch) if self._batches.size is None else min(int(max_batch), self._batches.size)
-        self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches), optional=model.inputs.optional)
+        types: Mapping[str, Type] = model.inputs
+        if self._batches.size is not None:  # a request has fewer rows than a batch
+            types = row_types(types, self._batches.inputs, Dim.dynamic())
+        self._feeds = Feeds(model.name, types, optional=model.inputs.optional)
         self._model = model
         self._when_full = when_full
         self._waiting = Waiting(model.name, max_rows, float(max_wait_ms) / 1000, int(max_waiting))
@@ -234,22 +238,6 @@ def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[B
         return
     for request, share in zip(requests, shares, strict=True):
         waiting.end(request, share)
-
-
-def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:
-    """Return the types of the inputs with any number of rows, for a batch of static size."""
-    if batches.size is None:
-        return dict(types)
-    row_types: dict[str, Type] = {}
-    for name, type_ in types.items():
-        assert isinstance(type_, TensorType)
-        dims = list(type_.shape) if type_.shape.is_ranked else None
-        if dims is None:
-            row_types[name] = type_
-            continue
-        dims[batches.inputs[name]] = Dim.dynamic()
-        row_types[name] = TensorType(type_.dtype, dims)
-    return row_types
 
 
 def _is_number(value: object) -> bool:

@@ -402,15 +402,16 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> int | None:
     return dim.evaluate(sizes)
 
 
-def row_types(types: Mapping[str, Type], axes: Mapping[str, int]) -> dict[str, Type]:
-    """Return the types of a row: the batch types without the batch axis."""
+def row_types(types: Mapping[str, Type], axes: Mapping[str, int], rows: Dim | None = None) -> dict[str, Type]:
+    """Return the types of a row: the batch types without the batch axis, or with any number of `rows`."""
     row: dict[str, Type] = {}
     for name, type_ in types.items():
         assert isinstance(type_, TensorType)
-        dims = [*type_.shape] if type_.shape.is_ranked else None
-        if dims is not None:
-            del dims[axes[name]]
-        row[name] = type_ if dims is None else TensorType(type_.dtype, dims)
+        row[name] = type_
+        if type_.shape.is_ranked:
+            dims, axis = [*type_.shape], axes[name]
+            dims[axis : axis + 1] = [] if rows is None else [rows]
+            row[name] = TensorType(type_.dtype, dims)
     return row
 
 
