@@ -255,9 +255,7 @@ def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declare
     target = dtype or common
     counted = common if common in _KERNELS else DType.float32 if common.is_float else DType.int64
     shape = _shape([Dim.dynamic() if declared is None else declared])
-    result = graph.build.emit(
-        "Range", tuple(graph.build.cast(s, counted) for s in symbols), tensor_type(counted, shape)
-    )
+    result = e.emit("Range", *(graph.build.cast(s, counted) for s in symbols), shape=shape)
     return graph.build.cast(result, target)
 
 
@@ -332,9 +330,7 @@ def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:
     """Return the weights of `stop`: float64 [count] with `rank` trailing axes of size 1."""
     shape = _shape([count])
     zero, one = (graph.build.scalar(n, DType.int64) for n in (0, 1))
-    places = graph.build.emit(
-        "Range", (zero, dim_value(graph, count, op="linspace"), one), tensor_type(DType.int64, shape)
-    )
+    places = e.emit("Range", zero, dim_value(graph, count, op="linspace"), one, shape=shape)
     parts = Dim.maximum(count - int(bool(endpoint)), 1)
     total = dim_value(graph, parts, op="linspace")
     weight = e.emit("Div", e.cast(places, DType.float64), e.cast(total, DType.float64), shape=shape)

@@ -212,9 +212,7 @@ def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     refuse_scalar("nonzero", data)
     rows = Dim.dynamic() if out_dim is None else _dim(out_dim)
     positions = coordinates(as_condition("nonzero", data, "x"), rows)
-    return positions.graph.build.emit(
-        "Transpose", (positions,), tensor_type(DType.int64, _shape((rows, Dim(data.rank)))), {"perm": [1, 0]}
-    )
+    return e.emit("Transpose", positions, shape=_shape((rows, Dim(data.rank))), perm=[1, 0])
 
 
 # Selection
@@ -554,9 +552,7 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
     count = Dim.dynamic()
     rank = Dim(data.rank)
     positions = coordinates(chosen, count)
-    rows = graph.build.emit(
-        "Transpose", (positions,), tensor_type(DType.int64, _shape((count, rank))), {"perm": [1, 0]}
-    )
+    rows = e.emit("Transpose", positions, shape=_shape((count, rank)), perm=[1, 0])
     flat = graph.build.emit("Reshape", (new, graph.build.vector([-1])), retype(new, shape=_shape((new.shape.size,))))
     length = runtime_shape(rows, 0, 1)
     zero = graph.build.vector([0])

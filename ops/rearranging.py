@@ -151,9 +151,7 @@ def depth_to_space(x: TensorLike, block_size: int, mode: str = "DCR", input_layo
             help=f"the channels of {input_layout} must be a multiple of {area}",
         )
     shape = _shape([batch, channels // area, height * size, width * size])
-    result = inputs.graph.build.emit(
-        "DepthToSpace", (inputs,), retype(inputs, shape=shape), {"blocksize": size, "mode": mode}
-    )
+    result = e.emit("DepthToSpace", inputs, shape=shape, blocksize=size, mode=mode)
     return change_layout(result, "NCHW", input_layout)
 
 
@@ -187,8 +185,7 @@ def space_to_depth(x: TensorLike, block_size: int, mode: str = "DCR", input_layo
             )
     shape = _shape([batch, channels * (size * size), height // size, width // size])
     if mode == "DCR":
-        result = inputs.graph.build.emit("SpaceToDepth", (inputs,), retype(inputs, shape=shape), {"blocksize": size})
-        return change_layout(result, "NCHW", input_layout)
+        return change_layout(e.emit("SpaceToDepth", inputs, shape=shape, blocksize=size), "NCHW", input_layout)
     return change_layout(_channels_first(name, inputs, size), "NCHW", input_layout)
 
 
@@ -382,9 +379,7 @@ def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     if not axes:
         return symbol
     shape = _shape([d for i, d in enumerate(symbol.shape) if i not in axes])
-    return symbol.graph.build.emit(
-        "Squeeze", (symbol, symbol.graph.build.vector(sorted(axes))), retype(symbol, shape=shape)
-    )
+    return e.emit("Squeeze", symbol, e.ints(symbol, sorted(axes)), shape=shape)
 
 
 @op(onnx="Unsqueeze", method=True)
