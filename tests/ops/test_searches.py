@@ -1,7 +1,8 @@
-"""BeamSearch, GreedySearch and Sampling of com.microsoft: their decoders are graphs that keep the names of values."""
+"""The searches of com.microsoft for tokens: their decoders are graphs that keep the names of values."""
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.ops import microsoft
+from tests.support.contrib_cases import softmax
 from tests.support.graphs import Array
 
 pytestmark = pytest.mark.releases
@@ -125,6 +127,75 @@ def test_whisper_is_typed_and_written_with_its_graphs(tmp_path: Path) -> None:
     graph.export(tmp_path / "g.onnx")
     (node,) = [n for n in Graph.load(tmp_path / "g.onnx").nodes if n.domain]
     assert [s.name for s in node.attributes["encoder"].inputs][:2] == ["input_ids", "position_ids"]
+
+
+def whisper(table: Array) -> onnx.ModelProto:
+    """Return a model that searches 3 beams of 4 tokens after two, whose logits are the rows of a table."""
+    value, node, tensor = onnx.helper.make_tensor_value_info, onnx.helper.make_node, onnx.numpy_helper.from_array
+    caches = {f"{part}_{kind}": ["b", 1, kind, 2] for kind in ("self", "cross") for part in ("key", "value")}
+    starts = {"key_self": "rows", "value_self": "rows", "key_cross": "sound", "value_cross": "sound"}
+    encoder = onnx.helper.make_graph(
+        [
+            node("Gather", ["table", "decoder_input_ids"], ["logits"]),
+            node("ReduceMean", ["encoder_input_ids"], ["encoder_hidden_states"], axes=[1], keepdims=1),
+            node("Unsqueeze", ["encoder_hidden_states", "one"], ["sound"]),
+            node("Gather", ["vectors", "decoder_input_ids"], ["found"]),
+            node("Unsqueeze", ["found", "one"], ["rows"]),
+            *(node("Identity", [start], [f"present_{name}_0"]) for name, start in starts.items()),
+        ],
+        "encoder",
+        [value("encoder_input_ids", 1, ["b", 4, 2]), value("decoder_input_ids", 6, ["b", "s"])],
+        [
+            value("logits", 1, ["b", "s", 6]),
+            value("encoder_hidden_states", 1, ["b", 1, 2]),
+            *(value(f"present_{name}_0", 1, shape) for name, shape in caches.items()),
+        ],
+        [tensor(table, "table"), tensor(np.ones((6, 2), np.float32), "vectors"), tensor(np.array([1]), "one")],
+    )
+    parts = ("key_self", "value_self")
+    decoder = onnx.helper.make_graph(
+        [
+            node("Gather", ["table", "input_ids"], ["logits"]),
+            node("Gather", ["vectors", "input_ids"], ["found"]),
+            node("Unsqueeze", ["found", "one"], ["row"]),
+            *(node("Concat", [f"past_{name}_0", "row"], [f"present_{name}_0"], axis=2) for name in parts),
+        ],
+        "decoder",
+        [value("input_ids", 6, ["b", 1]), *(value(f"past_{name}_0", 1, shape) for name, shape in caches.items())],
+        [value("logits", 1, ["b", 1, 6]), *(value(f"present_{name}_0", 1, ["b", 1, "more", 2]) for name in parts)],
+        encoder.initializer,
+    )
+    operands = {"most": np.array([6], np.int32), "least": np.zeros(1, np.int32), "beams": np.array([3], np.int32)}
+    operands["kept"], penalty = np.ones(1, np.int32), np.ones(1, np.float32)
+    penalties = {"length": penalty, "repetition": penalty}
+    search = node(
+        "WhisperBeamSearch", ["features", *operands, *penalties, "", "", "", "start"], ["y"], domain="com.microsoft",
+        encoder=encoder, decoder=decoder, model_type=2, eos_token_id=5, pad_token_id=5, decoder_start_token_id=0,
+    )  # fmt: skip
+    graph = onnx.helper.make_graph(
+        [search],
+        "whisper",
+        [value("features", 1, ["b", 4, 2]), value("start", 6, ["b", "s"])],
+        [onnx.ValueInfoProto(name="y")],
+        [tensor(np.asarray(array), name) for name, array in (operands | penalties).items()],
+    )
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.numbers
+def test_whisper_finds_the_likeliest_tokens(tmp_path: Path) -> None:
+    table = np.random.default_rng(1).normal(0, 2, (6, 6)).astype(np.float32)
+    table[:, 5] = -60  # the end, which never comes
+    chances = np.log(softmax(table.astype(np.float64)))
+    starts, expected = np.array([[0, 1], [2, 3]], np.int32), []
+    for start in starts.tolist():
+        ways = [[*start, *tokens] for tokens in itertools.product(range(5), repeat=4)]
+        expected.append(max(ways, key=lambda way: sum(chances[a, b] for a, b in itertools.pairwise(way[1:]))))
+    Graph.load(whisper(table)).export(tmp_path / "g.onnx")
+    for source in (whisper(table), tmp_path / "g.onnx"):
+        (result,) = gc.InferenceSession().load(source)(np.zeros((2, 4, 2), np.float32), starts)
+        assert result.reshape(2, 6).tolist() == expected
 
 
 def test_decoder_must_be_a_graph() -> None:
