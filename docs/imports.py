@@ -23,7 +23,8 @@ from graphcore._version import PACKAGES as PACKAGES
 ROOT = Path(__file__).resolve().parent.parent
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
-        "__main__ __init__",
+        "__main__",
+        "__init__",
         "cli",
         "conformance scale",
         "onnx_backend surgery_methods",
