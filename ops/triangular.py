@@ -18,13 +18,13 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
-def _triangle(name: str, side: str, cut: str, kept: str, next: str) -> Callable[..., Symbol]:
+def _triangle(name: str, side: str, zeros: str, end: str, neighbour: str) -> Callable[..., Symbol]:
     """Declare the lower or upper triangle."""
-    doc = f"""The {side} triangle of matrices, with 0 {cut} it.
+    doc = f"""The {side} triangle of matrices, with 0 {zeros} it.
 
     Args:
         x: [..., m, n], numbers or bools.
-        k: The {kept} diagonal to keep, 0 for the main one, {next} for the one {cut} it.
+        k: The {end} diagonal to keep, 0 for the main one, {neighbour} for the one {zeros} it.
 
     Raises:
         ShapeError: Below rank 2.

@@ -115,6 +115,11 @@ def _run(parts: Sequence[Graph]) -> bool:
     return is_changed
 
 
+def _is_needed(parts: Sequence[Graph]) -> bool:
+    """Return True if there is such an Attention."""
+    return any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes)
+
+
 def _without_workarounds(parts: Sequence[Graph]) -> Iterator[Graph]:
     """Yield the graphs except the branches of such tests."""
     branches = {id(body) for graph in parts for node in graph.nodes if _is_workaround(node) for body in bodies(node)}
@@ -209,7 +214,7 @@ ATTENTION = workaround(
     "Attention from a fusion",
     "the kernel fails if there are no queries or keys",
     {"Attention"},
-    lambda parts: any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes),
+    _is_needed,
     _run,
     is_of_fusions=True,
 )
