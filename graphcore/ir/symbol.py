@@ -498,4 +498,5 @@ def root_of(symbol: Symbol) -> Symbol:
 
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
     """Return the producer of a Symbol; for a captured Symbol, that of the outer graph's Symbol."""
-    return None if symbol is None else root_of(symbol).producer
+    producer = None if symbol is None else root_of(symbol).producer
+    return None if isinstance(producer, Captured) else producer
