@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -111,6 +112,7 @@ class Graph(GraphMethods, metaclass=Attached):
         self._buffers: dict[str, BufferValue] = {}
         self._defaults: dict[str, Array] = {}
         # Internal, like everything that the documentation of the class leaves out.
+        self.reference = weakref.ref(self)
         self.names = Names()
         self.watched: dict[str, Symbol] = {}  # the Symbols that `Symbol.print` marked, by label
         self.metadata: dict[str, str] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar
@@ -260,7 +259,7 @@ class Symbol(TensorMethods):
             raise GraphError(
                 f"{self.type} is not a tensor and has no shape", operands={"value": self}, help="use its .type"
             ) from None
-        last_shape.graph = weakref.ref(self.graph)
+        last_shape.graph = self.graph.reference
         return shape
 
     @property
