@@ -6,7 +6,7 @@ replaces its result, or None. Later rules see the results of earlier ones, so on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -313,7 +313,7 @@ class Sweep(Rewrite):
         for rule in self.policy.rules[node.op_type]:
             if initializers is not None and initializers.reads:
                 initializers.reads.clear()
-            nodes, symbols = len(self.new._nodes), len(self.new._symbols)
+            nodes, symbols = len(self.new.nodes), len(self.new.symbols)
             result = rule(self, node, inputs)
             if result is not None and self._replace(symbol, result, named, is_read):
                 if type(result.producer) is Node:
@@ -323,11 +323,11 @@ class Sweep(Rewrite):
                 self.changes += 1
                 self.used.add(rule)
                 if isinstance(node.origin, OfFile) and result.id >= symbols:
-                    self._name_sources(node.origin, inputs, result, self.new._nodes[nodes:])
+                    self._name_sources(node.origin, inputs, result, self.new.nodes[nodes:])
                 return True
         return False
 
-    def _name_sources(self, origin: OfFile, inputs: Inputs, result: Symbol, added: list[Node]) -> None:
+    def _name_sources(self, origin: OfFile, inputs: Inputs, result: Symbol, added: Sequence[Node]) -> None:
         """Record in the origin of what a rule added all nodes that it replaced. origin, inputs: of the last of them."""
         new_origin = origin.with_sources(replaced_origins(inputs, added))
         fields = new_origin.fields

@@ -154,7 +154,8 @@ def test_status_is_2_when_a_model_cannot_be_read_or_run(
     node = helper.make_node("Frobnicate", ["x"], ["y"], domain="acme")
     Path("custom.onnx").write_bytes(model([node], acme=1).SerializeToString())
     status, out, err = isolated(*argv, *(["--json"] if as_json else []))
-    assert (status, out) == (2, "")
+    assert status == 2
+    assert word in " ".join(map(str, json.loads(out).values())) if as_json else out == ""
     assert word in err
     assert "Traceback" not in err
 

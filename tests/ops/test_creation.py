@@ -197,11 +197,11 @@ def test_sizes_are_scalars_that_the_graph_computes(dtype: DType) -> None:
 
 def test_sizes_must_be_integer_scalars() -> None:
     x = symbol("n", 3)
-    with pytest.raises(ShapeError, match="zeros: a size must be a scalar, got rank 1"):
+    with pytest.raises(ShapeError, match=r"zeros: size must be a scalar, got shape \[2\]"):
         ops.zeros([ops.shape_of(x), 4])
     with pytest.raises(ShapeError, match=r"zeros: a shape must be static here(.|\n)*broadcast_to takes a Symbol"):
         ops.zeros(ops.shape_of(x))
-    with pytest.raises(DTypeError, match="zeros: sizes must be integers, got float32"):
+    with pytest.raises(DTypeError, match="zeros: size must have an integer dtype, got float32"):
         ops.zeros([x[0, 0], 4])
 
 

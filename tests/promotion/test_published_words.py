@@ -208,7 +208,7 @@ def test_into_vec_makes_a_vector_of_a_list() -> None:
     ]  # fmt: skip
     with pytest.raises(ShapeError, match="into_vec: the list is empty"):
         ops.into_vec([])
-    with pytest.raises(ShapeError, match="element 1 of the list must be a scalar, got rank 1"):
+    with pytest.raises(ShapeError, match="into_vec: element 1 must be a scalar, got shape"):
         ops.into_vec([s, v])
     with pytest.raises(PromotionError, match="into_vec: mixing int8 and uint8 is forbidden"):
         ops.into_vec([s, s.cast("uint8")])
