@@ -13,7 +13,7 @@ from typing import Any
 from graphcore.errors import GraphcoreError
 
 _BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
-_NEEDS = re.compile(r"# Needs (a GPU|OpenVINO|onnx-ir|the network|a Ray cluster|files of your own)\b")
+_NEEDS = re.compile(r"# Needs (a GPU|OpenVINO|onnx-ir|PyTorch|JAX|the network|a Ray cluster|files of your own)\b")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
