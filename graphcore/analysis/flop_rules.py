@@ -21,6 +21,10 @@ Dims: TypeAlias = "Sequence[Size]"
 Rule: TypeAlias = "Callable[[Shapes], Size]"
 
 
+NEGATIVE_DIM = "a dim is negative for these sizes"
+"""The reason for a node whose window is larger than its operand."""
+
+
 class UnknownShapeError(Exception):
     """A shape that a rule needs is unknown."""
 
@@ -41,6 +45,8 @@ class Shapes:
         dims = [self.of_dim(dim) for dim in symbol.type.shape]
         if any(isinstance(dim, Dim) and dim.is_dynamic for dim in dims):
             raise UnknownShapeError("a dim is not known")
+        if any(isinstance(dim, int) and dim < 0 for dim in dims):
+            raise UnknownShapeError(NEGATIVE_DIM)
         return dims
 
     def operand(self, position: int, rank: int = 0) -> Dims:

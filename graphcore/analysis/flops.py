@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from graphcore.analysis.flop_rules import RULES, Rule, Shapes, Size, UnknownShapeError
+from graphcore.analysis.flop_rules import NEGATIVE_DIM, RULES, Rule, Shapes, Size, UnknownShapeError
 from graphcore.analysis.layers import layers
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import ShapeError
@@ -159,7 +159,9 @@ class _Counter:
         if isinstance(counted, (str, int)):
             return counted
         size = counted.substitute(dims_of(node)).substitute(self.dims)
-        return "a dim is not known" if size.is_dynamic else size
+        if size.is_dynamic:
+            return "a dim is not known"
+        return size if size.value is None or size.value >= 0 else NEGATIVE_DIM
 
     def with_bodies(self, node: Node) -> Size | str:
         counted = [self.total(value) for value in node.attributes.values() if isinstance(value, Graph)]

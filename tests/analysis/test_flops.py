@@ -128,6 +128,20 @@ def test_call_counts_as_its_function_does_with_the_dims_of_the_call() -> None:
     assert flops(called(), {"n": 2}).total == 4 * 272
 
 
+def convolved(x: Any) -> Any:
+    return ops.onnx.Conv(x, np.ones((2, 1, 256), np.float32), strides=[128])
+
+
+@pytest.mark.parametrize("call", [convolved, gc.function(convolved)])
+def test_flops_are_unknown_where_a_window_does_not_fit(call: Any) -> None:
+    graph = Graph("g", {"x": TensorType(F32, ["n", 1, "t"])})
+    graph.output(call(graph["x"]))
+    assert flops(graph, {"n": 3, "t": 512}).total == 2 * 256 * (3 * 2 * 3)
+    result = flops(graph, {"n": 1, "t": 1})
+    assert result.total == 0
+    assert [entry.reason for entry in result.unknown] == ["a dim is negative for these sizes"]
+
+
 def test_third_party_models_are_counted() -> None:
     result = flops(exported(2))
     assert result.total == 2 * (4 * 2 * 8**3 + 5 * 64 + 7 * 64)  # products, a Softmax, seven element-wise nodes

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from graphcore import DType, Graph, TensorType
+from graphcore import DType, Graph, TensorType, ops
 from graphcore.arrays.external_data import model_bytes
 from graphcore.ir.symbol import Constant
 from graphcore.onnx.proto.value_protos import split
@@ -57,6 +57,15 @@ def test_inspect_gives_work_as_an_expression_of_named_dims(call: Call, document:
     assert result["dims"] == {"batch": ["x"]}
     assert result["parameters"] == 32
     assert result["weight_bytes"] == 128
+
+
+def test_inspect_counts_no_work_of_a_window_that_does_not_fit(call: Call) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 1, "t"])})
+    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((2, 1, 256), np.float32), strides=[128]))
+    graph.export("conv.onnx")
+    status, out, err = call("inspect", "conv.onnx")
+    assert (status, err) == (0, "")
+    assert "at least 0 FLOPs with n=1, t=1; not counted: Conv x1: a dim is negative for these sizes\n" in out
 
 
 def test_inspect_lists_nodes_and_weights_when_asked(document: Document, magika: Trained) -> None:
