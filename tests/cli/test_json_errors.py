@@ -51,6 +51,16 @@ def test_json_error_is_one_document(call: Call, command: str) -> None:
     [
         (["inspect", "--json"], "the following arguments are required: MODEL"),
         (["promot", "--json"], "unknown command 'promot'; did you mean promote? `graphcore --help` lists the commands"),
+        (
+            ["inspect", "m.onnx", "--nods=1", "--json"],
+            "unknown option --nods; did you mean --nodes? `graphcore inspect --help` lists the options",
+        ),
+        (["inspect", "m.onnx", "-q", "--json"], "unknown option -q; `graphcore inspect --help` lists the options"),
+        (["inspect", "m.onnx", "n.onnx", "--json"], "unrecognized arguments: n.onnx"),
+        (
+            ["--versoin", "doctor", "--json"],
+            "unknown option --versoin; did you mean --version? `graphcore --help` lists",
+        ),
         (["bench", "m.onnx", "--json", "--threads", "0"], "argument --threads: '0' is not a list of integers of"),
     ],
 )
@@ -59,7 +69,8 @@ def test_json_usage_error_has_the_usage(call: Call, argv: list[str], summary: st
     document = json.loads(out)
     assert (status, document["error"]) == (2, "UsageError")
     assert document["summary"].startswith(summary)
-    assert document["help"].startswith("usage: graphcore")
+    command = argv[0] if argv[0] in commands() else "[-h]"
+    assert document["help"].startswith(f"usage: graphcore {command} ")
     assert err.rstrip() == document["message"]
 
 

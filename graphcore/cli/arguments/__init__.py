@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from graphcore._version import __version__
 from graphcore.cli.arguments import options, reading
@@ -47,6 +47,17 @@ class _Parser(argparse.ArgumentParser):
             hint = suggestion(unknown[1], re.findall(r"[\w-]+", unknown[2]))
             message = f"unknown command {unknown[1]!r}; {hint}`graphcore --help` lists the commands"
         raise UsageError(message, self.prog, self.format_usage())
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments here: argparse would report those of a command with the usage of the root."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            option = next((text.partition("=")[0] for text in unknown if text.startswith("-")), None)
+            if option is None:
+                self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            hint = suggestion(option, self._option_string_actions)
+            self.error(f"unknown option {option:.80}; {hint}`{self.prog} --help` lists the options")
+        return parsed, unknown
 
 
 _COMMANDS = (
