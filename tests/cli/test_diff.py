@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.cli.distances import distance
 from tests.cli.conftest import Call
@@ -49,6 +50,32 @@ def test_diff_names_the_first_value_that_differs(call: Call, document: Document)
     assert result["run"]["first"]["old"] == "hidden"
     assert result["run"]["outputs"][0]["relative"] == 0.5
     assert result["changes"]["weights"] or result["changes"]["nodes"]
+
+
+def blocks(weights: list[np.ndarray[Any, Any]]) -> Graph:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 64])})
+    y = graph["x"]
+    for weight in weights:
+        y = ops.relu(y @ weight).reshape("n", 8, 8).reshape("n", 64)
+    graph.output(y=y)
+    return graph
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_diff_compares_no_values_that_share_only_a_generated_name(call: Call, document: Document, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((64, 64)).astype(np.float32) for _ in range(2)]
+    graph = blocks(weights)
+    graph.export("a.onnx")
+    gc.quantize(graph, "int8_dynamic")[0].export("b.onnx")
+    shared = {s.name for s in Graph.load("a.onnx").symbols} & {s.name for s in Graph.load("b.onnx").symbols}
+    assert "mat_mul_9" in shared  # of different operands
+    result = document("diff", "a.onnx", "b.onnx", "--run", "--dim", f"n={rows}", status=1)
+    assert result["run"]["first"]["old"] == "y"
+    blocks([weights[0], 2 * weights[1]]).export("c.onnx")
+    result = document("diff", "a.onnx", "c.onnx", "--run", "--dim", f"n={rows}", status=1)
+    second = [node for node in Graph.load("a.onnx").nodes if node.op_type == "MatMul"][1]
+    assert result["run"]["first"]["old"] == second.outputs[0].name
 
 
 def test_diff_tells_by_the_tolerances_when_it_runs(call: Call, document: Document) -> None:

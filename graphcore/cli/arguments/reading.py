@@ -39,7 +39,8 @@ _DIFF = "Prints what differs between two models: inputs, outputs, nodes, types, 
 _DIFF_HELP = """\
 With --run both models run on the same arrays, random ones for inputs without --input. Outputs are paired by name, or in
 order if both models have the same number. The output has the largest differences, absolute, relative and in units in
-the last place (ULP), and the first intermediate value that differs, of those with the same name in both.
+the last place (ULP), and the first intermediate value that differs, of those with the same name in both
+(and, if the name is generated, such as mat_mul_9, the same operator and operands).
 
 The exit status is 0 if nothing differs, 1 if something does, 2 if a model cannot be read or run. With --run only the
 outputs count; numbers within --atol + --rtol * |A| are equal.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from graphcore.cli.distances import OutputDistance, distance, feeds_of
 from graphcore.cli.output import Advance
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.ir.graph import Graph
+from graphcore.ir.names import snake
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.support import escaping
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -79,9 +82,11 @@ def first_difference(
 
     Compares tensors with the same name in both models, in the order of the first model.
     """
-    new_names = {s.name for node in graphs[1].nodes for s in node.outputs if isinstance(s.type, TensorType)}
-    symbols = (s for node in graphs[0].nodes for s in node.outputs if isinstance(s.type, TensorType))
-    names = [s.name for s in symbols if s.name in new_names]
+    old_values, new_values = (
+        {s.name: (s, node) for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)}
+        for graph in graphs
+    )
+    names = [name for name, value in old_values.items() if name in new_values and _match(*value, new_values[name][1])]
     size = max(_MIN_VALUES_PER_RUN, -(-len(names) // _MAX_RUNS))
     for start in range(0, len(names), size):
         progress(start, len(names))
@@ -94,6 +99,27 @@ def first_difference(
                 if gap.is_far:
                     return ValuePair(name, name, gap)
     return None
+
+
+def _match(value: Symbol, old: Node, new: Node) -> bool:
+    """Return True if a name means the same value of two nodes: a generated name also needs their operator and operands.
+
+    Generated names have the number of a node, which another node has after an edit.
+    """
+    if not re.fullmatch(rf"(.*[/.])?{re.escape(snake(old.op_type))}_\d+_*", value.name, re.DOTALL):
+        return True
+    return (old.domain, old.op_type, _operands(old)) == (new.domain, new.op_type, _operands(new))
+
+
+def _operands(node: Node) -> list[str]:
+    """Return the names of operands before their casts, without those of constants, which another file may number."""
+    names = []
+    for operand in node.inputs:
+        while operand is not None and isinstance(operand.producer, Node) and operand.producer.op_type == "Cast":
+            operand = operand.producer.inputs[0]
+        if operand is not None and not isinstance(operand.producer, Constant):
+            names.append(operand.name)
+    return names
 
 
 _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "~": "\x1b[33m"}
@@ -206,7 +232,7 @@ def _print(compared: ResultComparison) -> None:
             f"first intermediate value that differs: {_name(compared.first)}: {_words(compared.first.distance)}"
         )
     elif any(pair.distance.is_far for pair in compared.outputs):
-        reason = compared.unknown or "none of those with the same name in both models"
+        reason = compared.unknown or "none of those that both models have"
         output.line(f"first intermediate value that differs: {reason}")
 
 
