@@ -83,10 +83,14 @@ class Names:
         """Return the error for an unknown name, with suggestions. what: the expression that looked it up."""
         first = [s.name for s in symbols[:_MAX_COMPARED] if type(s.producer) is Input or s.given_name is not None]
         results = [s.name for s in symbols[:_MAX_COMPARED] if type(s.producer) is Node]
-        names = list(dict.fromkeys([*first, *(label for label, _ in outputs if label), *results]))
+        computed = list(dict.fromkeys([*(label for label, _ in outputs if label), *results]))
+        names = list(dict.fromkeys([*first, *computed]))
         close = difflib.get_close_matches(name, names, 3, 0.6)
         inputs = [s.name for s in symbols if type(s.producer) is Input]
         help = f"its inputs: {', '.join(map(repr, inputs)) or 'none'}"
+        if outputs and computed:  # a graph that is being built also has nodes of calls that failed
+            more = f" and {len(computed) - _MAX_SHOWN} more" if len(computed) > _MAX_SHOWN else ""
+            help += f"; computed values: {', '.join(map(repr, computed[:_MAX_SHOWN]))}{more}"
         if close:
             help = f"did you mean {' or '.join(map(repr, close))}?"
         graph = f" in graph {symbols[0].graph.name!r}" if symbols else ""
@@ -143,6 +147,8 @@ class Names:
 _number = re.compile(r".*_(\d{1,18})_*", re.DOTALL).fullmatch
 _MAX_COMPARED = 20_000
 """The number of Symbols whose names are compared with an unknown name."""
+_MAX_SHOWN = 8
+"""The number of computed values that the error for an unknown name lists."""
 
 _snakes: dict[str, str] = {"IsNaN": "is_nan"}
 

@@ -93,6 +93,14 @@ def test_lookup_raises_when_there_is_none() -> None:
     assert raised.value.help == "its inputs: 'a'"
     with pytest.raises(GraphError, match=r"graph\[1\]: graph 'g' has 1 inputs"):
         graph[1]
+    value = graph["a"]
+    for _ in range(9):
+        value = -value
+    graph.output(last=value)
+    with pytest.raises(GraphError) as raised:
+        graph["b"]
+    listed = ", ".join(f"'neg_{i}'" for i in range(1, 8))
+    assert raised.value.help == f"its inputs: 'a'; computed values: 'last', {listed} and 1 more"
 
 
 # Constants and weights
