@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import GraphError
+from graphcore.errors import DTypeError, GraphError
 from graphcore.ir import emit
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.builder import GraphBuilder
@@ -367,6 +367,8 @@ class Graph(GraphMethods, metaclass=Attached):
         outputs: list[tuple[str | None, Symbol]] = []
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
+            if not isinstance(value, Symbol):
+                raise _not_an_output(value, label or "value")
             value = self.build.own(value, "output", label or "value")
             if label is not None:
                 checked_name(label, "output")
@@ -401,3 +403,10 @@ class Graph(GraphMethods, metaclass=Attached):
         if graph is None:
             raise GraphError("there is no current graph", help="enter one: with graph: ...")
         return graph if graph.scope.is_open else graph.build.innermost()
+
+
+def _not_an_output(value: object, label: str) -> DTypeError:
+    fix = "pass Symbols: graph.output(name=y); graph.constant(value) makes one of a number or an array"
+    if isinstance(value, Mapping):
+        fix = "pass a dict as keywords: graph.output(**outputs), as in graph.output(name=y)"
+    return DTypeError(f"output: {label} has unsupported type {type(value).__name__}", operands={label: value}, help=fix)
