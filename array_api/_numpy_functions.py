@@ -212,7 +212,7 @@ _MIRRORED: Mapping[str, Callable[..., Any]] = {
 
 
 def call_ufunc(ufunc: np.ufunc, how: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Build the ops of a NumPy ufunc: see `Symbol.__array_ufunc__`."""
+    """Build the ops of a NumPy ufunc, see `Symbol.__array_ufunc__`, or compute them on Tensors."""
     name = ufunc.__name__
     if how != "__call__":
         raise _unsupported_error(f"np.{name}.{how}", _symbols_of(inputs))
@@ -235,7 +235,7 @@ _SILENT: Mapping[str, tuple[object, ...]] = {
     "copy": (None,), "like": (None,), "mode": (None, "raise"), "device": (None, "cpu"), "signature": (None,),
 }  # fmt: skip
 _FIXES: Mapping[str, str] = {
-    "out": "a Symbol has no memory to write to: assign the result, y = x + z, also in place of `x += z`",
+    "out": "Symbols and Tensors have no memory to write to: assign the result, y = x + z, also in place of `x += z`",
     "where": "choose with ops.where(condition, result, other)",
     "dtype": "cast the operands: x.cast(DType.float32)",
     "casting": "cast the operands: x.cast(DType.float32)",
@@ -255,17 +255,21 @@ def _refuse_arguments(label: str, arguments: Mapping[str, Any], operands: Mappin
     for name, value in arguments.items():
         if not _is_default(name, value):
             fix = _FIXES.get(name, f"omit {name}, or call the op: {_counterpart(label) or 'see docs/ops.md'}")
-            raise SymbolError(f"{label}: {name}= is not supported for Symbols", operands=operands, help=fix)
+            kinds = "Symbols" if operands else "Tensors"
+            raise SymbolError(f"{label}: {name}= is not supported for {kinds}", operands=operands, help=fix)
 
 
 def _unsupported_error(label: str, operands: Mapping[str, object]) -> SymbolError:
     """Return the error for a NumPy function without an op."""
-    counterpart = _counterpart(label)
-    return SymbolError(
-        f"{label}: NumPy computes with values, but a Symbol has none while the graph is built",
-        operands=operands,
-        help=f"use {counterpart}" if counterpart else "build it from ops, or call it on the outputs of the model",
+    why, where = (
+        "NumPy computes with values, but a Symbol has none while the graph is built",
+        "the outputs of the model",
     )
+    if not operands:
+        why, where = "no op of that name computes on Tensors", "an array: x.numpy()"
+    counterpart = _counterpart(label)
+    fix = f"use {counterpart}" if counterpart else f"build it from ops, or call it on {where}"
+    return SymbolError(f"{label}: {why}", operands=operands, help=fix)
 
 
 def _symbols_of(values: Any) -> dict[str, object]:

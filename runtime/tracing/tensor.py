@@ -43,6 +43,7 @@ class Tensor(EagerArray, TensorMethods):
 
         def __iter__(self) -> Iterator[Tensor]: ...
         def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
+        def __array_ufunc__(self, ufunc: Any, how: str, /, *inputs: Any, **options: Any) -> Any: ...  # type: ignore[assignment]
 
     def __init__(self, *arguments: object, **named: object) -> None:
         raise GraphError(
@@ -408,7 +409,7 @@ _OF_TWO = (
     "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"
 )  # fmt: skip
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
-_NAMESPACE = "__array_namespace__"
+_PROTOCOLS = ("__array_namespace__", "__array_ufunc__")
 _OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, complex, str)
 
 
@@ -419,7 +420,8 @@ def _attach_operators() -> None:
     for name in names:
         if name in Symbol.__dict__:
             setattr(Tensor, name, _operator(name, Symbol.__dict__[name]))
-    setattr(Tensor, _NAMESPACE, Symbol.__dict__[_NAMESPACE])
+    for name in _PROTOCOLS:
+        setattr(Tensor, name, Symbol.__dict__[name])
 
 
 def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -205,6 +205,22 @@ def test_operators_give_what_a_graph_of_the_system_gives(name: str) -> None:
         assert call(x, y).numpy().dtype == want.dtype.numpy
 
 
+def test_ufuncs_of_numpy_give_tensors() -> None:
+    x, y = np.array([1.0, 4.0]), np.array([2.0, 3.0])
+    tensor: Any = gc.tensor(x)
+    ufunc: Any
+    for ufunc in (np.sqrt, np.exp, np.negative, np.isfinite, np.signbit):
+        result = ufunc(tensor)
+        assert type(result) is Tensor
+        np.testing.assert_allclose(result.numpy(), ufunc(x), rtol=1e-15)
+    for ufunc in (np.add, np.power, np.maximum, np.less, np.hypot, np.copysign):
+        for got, want in ((ufunc(tensor, y), ufunc(x, y)), (ufunc(y, tensor), ufunc(y, x))):
+            assert type(got) is Tensor
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-15)
+    assert str(np.add(tensor, np.float32(1)).type) == "float64[2]"
+    assert str(np.multiply(anvil(1, "int8"), anvil(2, ambiguous=True)).type) == "int8[]"
+
+
 def test_properties_of_symbols_are_those_of_tensors() -> None:
     z = gc.tensor([[1 + 2j, 3 - 1j]], promotion="array_api")
     assert (z.real.tolist(), z.imag.tolist(), z.conj().tolist()) == ([[1, 3]], [[2, -1]], [[1 - 2j, 3 + 1j]])
