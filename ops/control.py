@@ -21,6 +21,7 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import (
     are_lists,
     call_with,
+    called,
     check_callable,
     condition,
     flatten_value,
@@ -77,9 +78,9 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
     )
     bodies = [new_body(graph, name, {}) for name in ("then", "else")]
     branch_results = []
-    for body, function in zip(bodies, (then_fn, else_fn), strict=True):
+    for body, name, function in zip(bodies, ("then_fn", "else_fn"), (then_fn, else_fn), strict=True):
         with building(body):
-            branch_results.append(function(*operands))
+            branch_results.append(called("cond", name, function, *operands))
     like, leaves = flatten_value(branch_results[0])
     structures: dict[str, object] = {"then": str(like), "else": str(flatten_value(branch_results[1])[0])}
     if not leaves:
@@ -173,12 +174,18 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     like, graph, start = start_loop("while_loop", init)
     if not start:
         raise GraphError("while_loop: init has no Symbols", help="give an initial state, such as a counter")
-    goes = condition("while_loop", call_with(cond_fn, rebuilt(like, iter(start))), "the result of cond_fn")
+    goes = condition(
+        "while_loop", call_with("while_loop", "cond_fn", cond_fn, rebuilt(like, iter(start))), "the result of cond_fn"
+    )
 
     def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
-        result = call_with(body_fn, rebuilt(like, iter(state)))
+        result = call_with("while_loop", "body_fn", body_fn, rebuilt(like, iter(state)))
         after = next_state("while_loop", body, result, like, state)
-        goes_on = condition("while_loop", call_with(cond_fn, rebuilt(like, iter(after))), "the result of cond_fn")
+        goes_on = condition(
+            "while_loop",
+            call_with("while_loop", "cond_fn", cond_fn, rebuilt(like, iter(after))),
+            "the result of cond_fn",
+        )
         return body.build.own(goes_on, "while_loop", "the result of cond_fn"), after, []
 
     last, _ = _loop("while_loop", graph, None, goes, start, turn)
@@ -209,7 +216,7 @@ def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = No
     outputs: list[Structure] = []
 
     def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
-        result = call_with(body_fn, rebuilt(like, iter(state)), index)
+        result = call_with("for_loop", "body_fn", body_fn, rebuilt(like, iter(state)), index)
         if collect:
             result, extra = pair_of("for_loop", result)
         after = next_state("for_loop", body, result, like, state)
@@ -294,7 +301,9 @@ class _ScanBuilder:
         body = new_body(graph, "body", named)
         state, x = body.inputs[: len(types)], body.inputs[len(types) :]
         with building(body):
-            result = self.function(rebuilt(self.state, iter(state)), rebuilt(self.over, iter(x)))
+            result = called(
+                "scan", "body_fn", self.function, rebuilt(self.state, iter(state)), rebuilt(self.over, iter(x))
+            )
             result, outputs = pair_of("scan", result)
             after = next_state("scan", body, result, self.state, state)
             like, ys = outputs_of("scan", body, outputs)

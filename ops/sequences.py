@@ -17,6 +17,7 @@ from graphcore.ir.graph import Graph, read_by
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
 from graphcore.ops.shared.attributes import (
+    called,
     check_callable,
     flatten_value,
     join_list_types,
@@ -338,7 +339,7 @@ def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
     scopes = names_in_scopes(graph)
     elements = {f"element{i}": _element(values) for i, values in enumerate(operands)}
     with body(graph, "body", elements) as trial:
-        results = fn(*trial.inputs)
+        results = called("list_map", "fn", fn, *trial.inputs)
         like, leaves = flatten_value(results)
         types = [
             trial.build.operand(leaf, "list_map", label).tensor_type

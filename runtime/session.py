@@ -22,6 +22,7 @@ from graphcore.runtime.ort.options import (
     check_attributes,
     checked_libraries,
     config_entries,
+    one_providers,
     options_of,
     resolve,
 )
@@ -71,6 +72,7 @@ class InferenceSession:
         GraphError: For an unknown option or an invalid value.
     """
 
+    @one_providers
     def __init__(
         self,
         providers: str | Sequence[str] | None = None,

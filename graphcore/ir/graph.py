@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -126,6 +126,11 @@ class Graph(GraphMethods, metaclass=Attached):
         self.memory: Memory[Symbol] = Memory()
         self.build = GraphBuilder(self)
         self.strict = strict
+        if not isinstance(inputs, Iterable):
+            raise GraphError(
+                f"Graph: inputs must be a mapping of names to types, or a sequence of types, got {inputs!r}",
+                help='give names: {"x": TensorType(DType.float32, ["batch", 4])}',
+            )
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         for label, declared in named:
             type_ = declared.type if isinstance(declared, Buffer) else declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -107,13 +108,41 @@ def _is_value(value: object) -> bool:
     return value is not None and not isinstance(value, (tuple, list, dict))
 
 
-def call_with(function: Callable[..., Any], value: Any, *first: Any) -> Any:
+def call_with(op: str, name: str, function: Callable[..., Any], value: Any, *first: Any) -> Any:
     """Call function(*first, value): a tuple or list as separate arguments, a dict as keywords, None as no argument."""
     if isinstance(value, dict):
-        return function(*first, **value)
+        return called(op, name, function, *first, **value)
     if isinstance(value, (tuple, list)):
-        return function(*first, *value)
-    return function(*first) if value is None else function(*first, value)
+        return called(op, name, function, *first, *value)
+    return called(op, name, function, *first) if value is None else called(op, name, function, *first, value)
+
+
+def called(op: str, name: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    """Return the result of a function of a user. Raises `DTypeError` if its parameters are others."""
+    try:
+        return function(*arguments, **named)
+    except TypeError:
+        try:
+            inspect.signature(function).bind(*arguments, **named)
+        except ValueError:  # a built-in function without a signature
+            raise
+        except TypeError as error:
+            raise DTypeError(
+                f"{op}: {name} does not accept its arguments: {error}",
+                operands={f"argument {label}": value for label, value in (*enumerate(arguments), *named.items())},
+                help=_PARAMETERS[op],
+            ) from None
+        raise
+
+
+_PARAMETERS: Mapping[str, str] = {
+    "cond": "both branches take the operands that follow them, ops.cond(pred, then_fn, else_fn, x), and no others",
+    "while_loop": "cond_fn and body_fn take the values of init",
+    "for_loop": "body_fn takes the iteration number and the values of init",
+    "scan": "body_fn takes the state and x: lambda state, x: ...",
+    "list_map": "fn takes one element of each list",
+}
+"""The parameters of the functions that ops call."""
 
 
 def results_of(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 import onnxruntime
 
@@ -20,6 +21,8 @@ from graphcore.runtime.ort.memory import gathered, gathered_later, keep
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+
+P = ParamSpec("P")
 
 EXACT_PRODUCTS: Mapping[str, str] = {"session.qdq_matmulnbits_accuracy_level": "0"}
 """By default onnxruntime rounds the other operand of a product with dequantised weights to int8: this prevents it."""
@@ -254,6 +257,23 @@ def _full(name: str) -> str:
             or suggestion(name, (*_SHORT, *BY_PROVIDER)) + "choose one of those",
         )
     return full
+
+
+def one_providers(create: Callable[P, None]) -> Callable[P, None]:
+    """Raise `RunError` for another argument before `providers=`, such as the model that onnxruntime's class takes."""
+
+    @functools.wraps(create)
+    def checked(*arguments: P.args, **named: P.kwargs) -> None:
+        if len(arguments) > 1 and "providers" in named:
+            first, providers = arguments[1], named["providers"]
+            model = f'"{first}"' if isinstance(first, (str, os.PathLike)) else "model"
+            raise RunError(
+                f"InferenceSession: got {first!r:.80} and providers={providers!r:.80}: the first is providers too",
+                help=f"load the model afterwards: gc.InferenceSession(providers={providers!r:.80}).load({model})",
+            )
+        create(*arguments, **named)
+
+    return checked
 
 
 def _model_error(operand: str, model: str) -> RunError:
