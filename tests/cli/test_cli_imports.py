@@ -43,7 +43,7 @@ def imported(*argv: str) -> tuple[int, list[str]]:
     [
         ("--help", 0),
         ("--version", 0),
-        ("", 2),
+        ("", 0),
         ("nothing", 2),
         *((f"{command} --help", 0) for command in COMMANDS),
         ("run", 2),

@@ -42,15 +42,18 @@ def _systems(name: str, lhs: str, rhs: str) -> list[PromotionSystem]:
 
 
 def _check(text: str, systems: Sequence[PromotionSystem], *, is_default: bool) -> None:
-    """Raise `DTypeError` if no system has a dtype. By default, warn of widths that only Allo's systems have."""
+    """Raise `DTypeError` if no system has a dtype, or of others only Allo's, which have any width.
+
+    By default, warn of widths that only Allo's systems have.
+    """
     dtypes = [rules.read(text)[0] for rules in systems]
     close = suggestion(dtypes[0].name, sorted({dtype.name for rules in systems for dtype in rules.dtypes}))
     having = [rules for rules, dtype in zip(systems, dtypes, strict=True) if supports(rules, dtype)]
-    if not having:
-        others = ", ".join(name for name in NAMES if supports(system(name), dtypes[0]))
+    others = [] if having else [name for name in NAMES if supports(system(name), dtypes[0])]
+    if not having and all(name.startswith("allo") for name in others):
         raise DTypeError(
             f"promote: {dtypes[0]} is not a dtype of {'any system' if is_default else ' or '.join(map(str, systems))}",
-            help=close + (f"systems that have it: {others}" if others else "it combines only with itself"),
+            help=close + (f"systems that have it: {', '.join(others)}" if others else "it combines only with itself"),
         )
     if is_default and close and not any(dtype in rules.dtypes for rules, dtype in zip(systems, dtypes, strict=True)):
         names = " and ".join(map(str, having))
