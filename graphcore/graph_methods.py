@@ -563,7 +563,8 @@ def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -
 def unknown_attribute(self: Symbol, name: str) -> Any:
     """Raise `AttributeError` with a suggestion."""
     hint = method_hint(name, REGISTRY, (Symbol,))
-    raise AttributeError(f"a Symbol has no attribute {name!r}{hint and f'; {hint}'}")
+    # without obj= Python adds no suggestion of its own
+    raise AttributeError(f"a Symbol has no attribute {name!r}{hint and f'; {hint}'}", name=name)
 
 
 @method(Symbol, "__array_namespace__")

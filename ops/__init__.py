@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
     """Return the operators of onnxruntime's own domain or those of ONNX, declared at first use."""
     if name not in ("microsoft", "onnx"):
         hint = "" if name.startswith("_") else op_hint(name, (*__all__, "microsoft", "onnx"))
-        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{hint and f'; {hint}'}")
+        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{hint and f'; {hint}'}", name=name)
     from importlib import import_module
 
     return import_module(f"graphcore.ops.{name}")

@@ -22,7 +22,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion import PromotionSystem
-from graphcore.support.escaping import escaped
+from graphcore.support.escaping import counted, escaped
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import user_origin
 from graphcore.types.dims import Dim
@@ -309,7 +309,7 @@ class Subgraph:
         if wrong:
             passed = [*(f"operand {i}" for i in range(len(arguments))), *named]
             raise GraphError(
-                f"{place} takes {len(labels)} operands, got {len(passed)}: {', '.join(passed) or 'none'}",
+                f"{place} takes {counted(len(labels), 'operand')}, got {len(passed)}: {', '.join(passed) or 'none'}",
                 help=f"pass {', '.join(f'{label}: {t}' for label, t in self._types.items()) or 'none'}",
             )
         values = [*arguments, *(named[label] for label in labels[len(arguments) :])]

@@ -24,6 +24,7 @@ from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, present
 from graphcore.promotion.rules import Key, Rule
+from graphcore.support.escaping import counted
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import Line
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
@@ -321,7 +322,7 @@ class CustomOp(Generic[P, R]):
         """Return operands by position, None for missing ones at the end. Raises `GraphError` for a wrong number."""
         fixed = [o for o in self.signature.operands if not o.is_variadic]
         if len(inputs) > len(fixed) and self.signature.variadic is None:
-            raise self.signature.call_error(self.label, f"it takes {len(fixed)} operands, got {len(inputs)}")
+            raise self.signature.call_error(self.label, f"it takes {counted(len(fixed), 'operand')}, got {len(inputs)}")
         padded = [*inputs, *[None] * (len(fixed) - len(inputs))]
         missing = [o.name for o, value in zip(fixed, padded, strict=False) if value is None and not o.is_optional]
         if missing:

@@ -20,6 +20,7 @@ from graphcore.ir.definitions import Definition, Dims, names_of, substituted, wi
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.rules import Rule
+from graphcore.support.escaping import counted
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -81,7 +82,7 @@ class OpSignature:
         fixed = [o for o in self.operands if not o.is_variadic]
         variadic = self.variadic
         if variadic is None and len(arguments) > len(fixed):
-            raise self.call_error(label, f"it takes {len(fixed)} operands, got {len(arguments)}")
+            raise self.call_error(label, f"it takes {counted(len(fixed), 'operand')}, got {len(arguments)}")
         values = dict(zip([o.name for o in fixed], arguments, strict=False))
         rest = arguments[len(fixed) :]
         attributes: dict[str, Any] = {}

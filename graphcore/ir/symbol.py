@@ -309,7 +309,10 @@ class Symbol(TensorMethods):
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
-        fix = "use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves"
+        fix = (
+            "use ops.where(condition, a, b), or ops.cond(condition, then_fn, else_fn) for branches, & | ~ for and, or, "
+            "not, and `is` to compare Symbols themselves"
+        )
         if getattr(self.producer, "op_type", "") in _COMPARISONS:
             fix += "; simultaneous multi-way comparisons are not supported: write (a < b) & (b < c) for a < b < c"
         raise SymbolError(

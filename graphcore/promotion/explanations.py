@@ -19,6 +19,7 @@ from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSyst
 from graphcore.promotion.system import system as find
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 Kind: TypeAlias = Literal[
     "common",  # they have a common dtype
@@ -75,8 +76,8 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
     A refusal is not an error here: `dtype` is None, and `kind` tells the sort of refusal.
 
     Args:
-        lhs: As for `implicit_cast_type`. A question mark, "int32?", marks a dtype that is only a default, such as that
-            of a literal in anvil or a constant in kernel_float.
+        lhs: As for `implicit_cast_type`, or a Symbol or Tensor, whose dtype is taken. A question mark, "int32?", marks
+            a dtype that is only a default, such as that of a literal in anvil or a constant in kernel_float.
         rhs: Likewise.
         system: A name or a `PromotionSystem`.
 
@@ -85,7 +86,7 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
         PromotionError: There is no such system.
     """
     rules = find(system)
-    (left, left_ambiguous), (right, right_ambiguous) = rules.read(lhs), rules.read(rhs)
+    (left, left_ambiguous), (right, right_ambiguous) = _read(rules, lhs), _read(rules, rhs)
     pair = _DTypePair(left, right, left_ambiguous, right_ambiguous)
     name = str(rules)
     if (left_ambiguous or right_ambiguous) and not rules.knows_ambiguous:
@@ -97,6 +98,13 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
         kind, reason = _refusal(rules, pair, refusal)
         return Explanation(name, None, reason, kind)
     return Explanation(name, answer.result, _reason(rules, pair, answer.result), "common", answer.ambiguous)
+
+
+def _read(rules: PromotionSystem, operand: object) -> tuple[DType, bool]:
+    type_ = getattr(operand, "type", None)  # of a Symbol or a Tensor
+    if isinstance(type_, TensorType):
+        return rules.dtype_of(type_.dtype), type_.ambiguous
+    return rules.read(operand)
 
 
 def _refusal(rules: PromotionSystem, pair: _DTypePair, refusal: NoPromotion) -> tuple[Kind, str]:

@@ -26,6 +26,11 @@ def escaped_lines(text: str) -> str:
 _indented = re.compile(r"\n(?=  )").split
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 value" or "2 values"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 # Suggestions for unknown names, for the help of errors.
 
 

@@ -19,6 +19,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Match, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Results, prune
 from graphcore.ir.transform.walk import bodies, parts
+from graphcore.support.escaping import counted
 from graphcore.surgery.copying import conclude, replica
 from graphcore.surgery.patterns import Finder, defaults, finder
 from graphcore.surgery.replay import Edit, Replay
@@ -338,7 +339,8 @@ class _ReplaceEdit(Edit):
             raise GraphError(
                 f"{self.what}: the function does not accept its arguments: {error}",
                 operands={label: "absent" if s is None else s for label, s in zip(labels, all_values, strict=False)},
-                help=f"it is called with {len(all_values)} values; keyword-only parameters are attributes of the node",
+                help=f"it is called with {counted(len(all_values), 'value')}; keyword-only parameters are attributes "
+                "of the node",
             ) from None
         return values, attributes
 

@@ -214,6 +214,10 @@ class TensorType:
     """True if the dtype gives way to a definite one."""
 
     def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
+        if isinstance(dtype, (list, tuple, Shape)) and isinstance(shape, (str, DType)):
+            raise ShapeError(
+                f"{shape!r} is not a valid shape", help=f"the dtype comes first: TensorType({shape!r}, {dtype!r})"
+            )
         if isinstance(shape, (str, int)):
             raise ShapeError(f"{shape!r} is not a valid shape", help=f"a shape is a list of dims: [{shape!r}]")
         if not isinstance(shape, Iterable):

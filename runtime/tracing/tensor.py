@@ -195,7 +195,7 @@ class Tensor(EagerArray, TensorMethods):
             method = None if name.startswith("_") else getattr(Symbol, name, None)
             if not callable(method):
                 hint = method_hint(name, REGISTRY, (Tensor, Symbol))
-                raise AttributeError(f"a Tensor has no attribute {name!r}{hint and f'; {hint}'}")
+                raise AttributeError(f"a Tensor has no attribute {name!r}{hint and f'; {hint}'}", name=name)
             return functools.partial(_method, method, self)
 
 

@@ -239,7 +239,8 @@ def test_truth_value_of_a_symbol_says_what_to_use() -> None:
     assert text_of(SymbolError, mistake) == (
         "bool: a Symbol has no truth value while the graph is being built\n"
         f"    value  x   float32[n, 4]   test_errors.py:{result}\n"
-        "  help: use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves\n"
+        "  help: use ops.where(condition, a, b), or ops.cond(condition, then_fn, else_fn) for branches, & | ~ for and, "
+        "or, not, and `is` to compare Symbols themselves\n"
         f"  at test_errors.py:{line_of(mistake)}   return 1 if x else 2"
     )
     assert not graph.nodes

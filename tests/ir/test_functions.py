@@ -674,6 +674,8 @@ def test_subgraph_refuses_operands_that_are_not_as_declared() -> None:
     x, u, i = graph.inputs
     with pytest.raises(GraphError, match="subgraph 'sub' takes 2 operands, got 1: operand 0"):
         sub(x)
+    with pytest.raises(GraphError, match="subgraph 'one' takes 1 operand, got 2"):
+        graph.subgraph("one", ops.relu, [F32])(x, x)
     with pytest.raises(GraphError, match="takes 2 operands, got 0: none"):
         sub()
     with pytest.raises(GraphError, match="takes 2 operands, got 2: operand 0, by"):

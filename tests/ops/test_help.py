@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -189,3 +190,12 @@ def test_graphs_of_two_names_are_told_apart_by_those() -> None:
     other = Graph("h", {"x": TensorType(DType.float32, [2])})
     with pytest.raises(GraphError, match="belongs to graph 'h', not to 'g'\n"):
         graph(2)["x"] + other["x"]
+
+
+def test_uncaught_error_has_one_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    symbol = Graph("g", {"x": TensorType("float32", [2])})["x"]
+    for value in (symbol, gc.tensor([1.0]), ops):
+        with pytest.raises(AttributeError) as raised:
+            getattr(value, "reshpe")  # noqa: B009 - type checkers know that there is none
+        sys.__excepthook__(raised.type, raised.value, None)  # which adds Python's own suggestion
+        assert capsys.readouterr().err.lower().count("did you mean") == 1

@@ -13,7 +13,7 @@ import graphcore as gc
 from graphcore import DType as D
 from graphcore import Graph, PromotionSystem, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, PromotionError
-from graphcore.promotion import NAMES, LatticeSystem, system
+from graphcore.promotion import NAMES, LatticeSystem, explain, system
 
 OPTIONS = [
     *((name, {}) for name in NAMES),
@@ -160,3 +160,11 @@ def test_ambiguous_output_is_of_its_dtype_when_the_graph_is_done() -> None:
 def test_constant_is_never_ambiguous_in_systems_that_know_no_such(name: str) -> None:
     with pytest.raises(GraphError, match="has no ambiguous dtypes"):
         Graph("g", promotion=name).constant(1, ambiguous=True)
+
+
+def test_explain_takes_the_dtypes_of_symbols_and_tensors() -> None:
+    x, i = Graph("g", {"x": TensorType("float16", [2]), "i": TensorType("int32", [2])}).inputs
+    assert explain(x, i) == explain("float16", "int32")
+    assert explain(gc.tensor([1], "int8"), "uint8") == explain("int8", "uint8")
+    literal = gc.tensor(1, "int32", promotion="anvil", ambiguous=True)
+    assert explain(literal, "int8", "anvil") == explain("int32?", "int8", "anvil")

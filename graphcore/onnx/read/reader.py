@@ -227,7 +227,7 @@ def _content(
         return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links, admit), path
     raise ModelError(
         f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}",
-        help="give a path, bytes or a ModelProto",
+        help="give a path, bytes or a ModelProto; sessions also load a Graph",
     )
 
 
