@@ -22,7 +22,7 @@ class EagerArray:
 
     __slots__ = ("__weakref__", "_data")
 
-    __array_ufunc__ = None  # `ndarray + array` calls the reflected operator of the array
+    __array_ufunc__: Any = None  # `ndarray + array` calls the reflected operator of the array
 
     _data: np.ndarray[Any, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def resolved(path: str) -> Any:
         if hasattr(match, part) and not (is_own and getattr(match, part) is getattr(object, part)):
             match = getattr(match, part)
             continue
-        attribute = getattr(match, "__init__", None)
+        attribute = inspect.unwrap(getattr(match, "__init__", print))
         result = attribute.__code__.co_names if isinstance(attribute, types.FunctionType) else ()
         declared = getattr(match, "__annotations__", {})
         assert position == len(parts) - 1, f"there is no graphcore.{path}"
