@@ -7,12 +7,12 @@ that writes to the same path removes them.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import signal
 import stat
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TypeAlias
@@ -141,7 +141,7 @@ def _beside(path: str, kind: str) -> str:
 
 
 def _prefix_of(name: str, kind: str) -> str:
-    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    digest = f"{zlib.crc32(os.fsencode(name)):08x}"  # hashlib would load OpenSSL when a session starts
     return f"{'.' if kind == _PART else ''}{name[:_PREFIX]}.{digest}"
 
 
