@@ -433,18 +433,9 @@ def save_html(
     """
     drawing = _drawing()
     options = drawing.PageOptions(
-        title,
-        targets,
-        precision,
-        optimize,
-        profile,
-        placement,
-        quantization,
-        against,
-        values or {},
-        statistics,
+        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
         weight_bytes,
-    )
+    )  # fmt: skip
     drawing.save_html(self, path, options)
 
 
@@ -479,18 +470,9 @@ def view(
     """
     drawing = _drawing()
     options = drawing.PageOptions(
-        title,
-        targets,
-        precision,
-        optimize,
-        profile,
-        placement,
-        quantization,
-        against,
-        values or {},
-        statistics,
+        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
         weight_bytes,
-    )
+    )  # fmt: skip
     path_of_page: str = drawing.view(self, path, open, options)
     return path_of_page
 
