@@ -16,7 +16,9 @@ from graphcore.ir.graph import Graph, TargetName
 from graphcore.runtime.export import Options, export
 from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 from graphcore.scale.deploy.triton import Settings, ensemble, initial_states, model_config, to_text, without_scalars
+from graphcore.scale.protocol.tensors import NAMES
 from graphcore.support.atomic_files import replace_files
+from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -156,7 +158,7 @@ def _check_plain(name: str, graph: Graph, release: str) -> None:
     if graph.buffers:
         raise ModelError(f"deploy: {name} has buffers, which onnxruntime {release} alone does not keep", help=fix)
     for label, type_ in {**{s.name: s.type for s in graph.inputs}, **graph.output_types}.items():
-        if not isinstance(type_, TensorType) or type_.dtype.name not in _PLAIN_DTYPES:
+        if not isinstance(type_, TensorType) or type_.dtype not in _PLAIN_DTYPES:
             raise ModelError(
                 f"deploy: {name}: {label!r} is {type_}, which the server of onnxruntime {release} alone does not take",
                 help=fix,
@@ -439,7 +441,5 @@ if __name__ == "__main__":
 '''
 """The server of images without graphcore."""
 
-_PLAIN_DTYPES = frozenset(
-    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 string".split()
-)
+_PLAIN_DTYPES = NAMES.keys() - {DType.bfloat16}
 """The dtypes of that server."""
