@@ -64,9 +64,11 @@ def _new_dims(graph: Graph, path: str, pairs: Mapping[str, str]) -> tuple[dict[s
     typed = [(s.name, s.type) for s in graph.input_symbols if isinstance(s.type, TensorType) and s.type.shape.is_ranked]
     inputs = {name: [*type_.shape] for name, type_ in typed}
     names = {name for old in inputs.values() for dim in old for name in dim.parameters}
+    # Most names are dims of the graph: for those the file is not read again.
+    needs_file = any(name not in names and (text[:1], text[-1:]) != ("[", "]") for name, text in pairs.items())
     file_dims = {
         (value.name, axis): dim.dim_param
-        for value in _head(path).graph.input
+        for value in (_head(path).graph.input if needs_file else ())
         for axis, dim in enumerate(value.type.tensor_type.shape.dim)
         if dim.dim_param and axis < len(inputs.get(value.name, ()))
     }
