@@ -301,6 +301,7 @@ class _Work:
         with self._changed:
             while True:
                 batch = self._batch
+                self._end_late()
                 self._leave()
                 if batch is None or (self.is_closed and not self._running and not self._waiting):
                     self._batch = None
@@ -314,6 +315,13 @@ class _Work:
                 if self._running or batch.texts:
                     return batch
                 self._changed.wait()
+
+    def _end_late(self) -> None:
+        """End the requests whose time is over: on a busy machine the thread of the deadlines may run too late."""
+        now = time.monotonic()
+        for request in [*self._running, *self._waiting]:
+            if request._seconds is not None and now >= request._arrived + request._seconds:
+                self._expire(request)
 
     def _leave(self) -> None:
         """Count and remove the requests that have ended."""

@@ -144,3 +144,14 @@ def test_text_beyond_its_time_ends_and_leaves_the_others() -> None:
     assert (result.submitted, result.completed, result.timed_out, result.cancelled) == (2, 1, 1, 0)
     assert result.batches >= 19
     assert "graphcore_streams_requests_completed_total" in result.prometheus()
+
+
+def test_requests_end_in_time_when_the_thread_of_the_deadlines_gets_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deadlines, "_watch", lambda deadlines: None)
+    with models.Streams(build_model("llama"), slots=1) as streams:
+        right, late = streams.submit([1, 2], 3), streams.submit([1, 2], 60, timeout=1e-4)
+        running = streams.submit([1, 2], 60, timeout=1e-4)
+        for request in (late, running):
+            with pytest.raises(RunTimeoutError, match="a request has not ended after"):
+                request.result(PATIENCE)
+        assert len(right.result(PATIENCE)) == 3
