@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,20 +25,20 @@ def from_real(x: Symbol) -> ComplexPair:
 
 
 def total(x: ComplexPair, y: ComplexPair) -> ComplexPair:
-    return ComplexPair(r.add(x.real, y.real), r.add(x.imag, y.imag))
+    return x.each(e.add, y)
 
 
 def difference(x: ComplexPair, y: ComplexPair) -> ComplexPair:
-    return ComplexPair(r.sub(x.real, y.real), r.sub(x.imag, y.imag))
+    return x.each(e.sub, y)
 
 
 def product(x: ComplexPair, y: ComplexPair) -> ComplexPair:
-    real = r.sub(r.mul(x.real, y.real), r.mul(x.imag, y.imag))
-    return ComplexPair(real, r.add(r.mul(x.real, y.imag), r.mul(x.imag, y.real)))
+    real = e.sub(e.mul(x.real, y.real), e.mul(x.imag, y.imag))
+    return ComplexPair(real, e.add(e.mul(x.real, y.imag), e.mul(x.imag, y.real)))
 
 
-def scaled(x: ComplexPair, value: float) -> ComplexPair:
-    return ComplexPair(r.times(x.real, value), r.times(x.imag, value))
+def scaled(x: ComplexPair, value: Symbol | float) -> ComplexPair:
+    return x.each(lambda part: e.mul(part, value))
 
 
 def quotient(x: ComplexPair, y: ComplexPair) -> ComplexPair:
@@ -46,44 +46,44 @@ def quotient(x: ComplexPair, y: ComplexPair) -> ComplexPair:
 
     Operands for which a step would overflow or vanish are first scaled by a power of 2.
     """
-    of_x, of_y = (e.emit("Max", *(r.magnitude(part) for part in pair)) for pair in (x, y))
+    of_x, of_y = (e.emit("Max", *pair.each(r.magnitude)) for pair in (x, y))
     scale = _scale(e.emit("Max", of_x, of_y), e.emit("Min", of_x, of_y))
-    (a, b), (c, d) = (tuple(r.mul(part, scale) for part in pair) for pair in (x, y))
+    (a, b), (c, d) = scaled(x, scale), scaled(y, scale)
     steep = e.emit("GreaterOrEqual", r.magnitude(c), r.magnitude(d), dtype=DType.bool)
     high, low = e.where(steep, c, d), e.where(steep, d, c)
     first, second = e.where(steep, a, b), e.where(steep, b, a)
-    ratio = r.div(low, high)
-    inverse = r.div(r.number(high, 1.0), r.add(high, r.mul(low, ratio)))
-    real = r.mul(r.add(first, r.mul(second, ratio)), inverse)
-    crossed = r.mul(first, ratio)
-    imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), inverse)
+    ratio = e.div(low, high)
+    inverse = e.div(1.0, e.add(high, e.mul(low, ratio)))
+    real = e.mul(e.add(first, e.mul(second, ratio)), inverse)
+    crossed = e.mul(first, ratio)
+    imag = e.mul(e.where(steep, e.sub(second, crossed), e.sub(crossed, second)), inverse)
     is_zero = r.is_zero(high)
     is_zero = e.both(is_zero, steep)
     size = r.magnitude(y.real)
-    return ComplexPair(e.where(is_zero, r.div(x.real, size), real), e.where(is_zero, r.div(x.imag, size), imag))
+    return ComplexPair(e.where(is_zero, e.div(x.real, size), real), e.where(is_zero, e.div(x.imag, size), imag))
 
 
 def _scale(largest: Symbol, smallest: Symbol) -> Symbol:
     """Return the power of 2 to scale by: 1 unless the magnitudes are extreme."""
     info = np.finfo(largest.dtype.numpy)
     bits = float(info.nmant + 8)
-    is_small = e.less(smallest, r.number(smallest, 2.0 ** (info.minexp + bits)))
-    up = e.where(is_small, r.number(smallest, 2.0**bits), r.number(smallest, 1.0))
-    return e.where(r.above(largest, 2.0 ** (info.maxexp - bits - 2)), r.number(largest, 2.0**-bits), up)
+    is_small = e.below(smallest, 2.0 ** (info.minexp + bits))
+    up = e.where(is_small, e.const(smallest, 2.0**bits), e.const(smallest, 1.0))
+    return e.where(r.above(largest, 2.0 ** (info.maxexp - bits - 2)), e.const(largest, 2.0**-bits), up)
 
 
 def inverse(x: ComplexPair) -> ComplexPair:
     """Return 1 / x as NumPy computes it; the largest numbers are first scaled by a power of 2."""
     info = np.finfo(x.real.dtype.numpy)
-    largest = e.emit("Max", *(r.magnitude(part) for part in x))
-    one = r.number(largest, 1.0)
-    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), r.number(largest, 0.125), one)
-    a, b = (r.mul(part, scale) for part in x)
+    largest = e.emit("Max", *x.each(r.magnitude))
+    one = e.const(largest, 1.0)
+    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), e.const(largest, 0.125), one)
+    a, b = scaled(x, scale)
     steep = e.emit("LessOrEqual", r.magnitude(b), r.magnitude(a), dtype=DType.bool)
     high, low = e.where(steep, a, b), e.where(steep, b, a)
-    ratio = r.div(low, high)
-    below = r.add(high, r.mul(low, ratio))
-    one, other = r.div(scale, below), r.div(r.mul(ratio, scale), below)
+    ratio = e.div(low, high)
+    below = e.add(high, e.mul(low, ratio))
+    one, other = e.div(scale, below), e.div(e.mul(ratio, scale), below)
     return ComplexPair(e.where(steep, one, other), r.neg(e.where(steep, other, one)))
 
 
@@ -91,14 +91,14 @@ def size(x: ComplexPair) -> Symbol:
     """Return the magnitude, which overflows only beyond the dtype; infinite if either part is."""
     if x.real.dtype is DType.float32:
         wide = [e.cast(part, DType.float64) for part in x]
-        result = e.cast(r.sqrt(r.add(*(r.mul(part, part) for part in wide))), DType.float32)
+        result = e.cast(r.sqrt(e.add(*(e.mul(part, part) for part in wide))), DType.float32)
         return _infinite_if_either(x, result)
     return _infinite_if_either(x, _hypot(x.real, x.imag))
 
 
 def _infinite_if_either(x: ComplexPair, result: Symbol) -> Symbol:
     either = e.either(r.is_infinite(x.real), r.is_infinite(x.imag))
-    return e.where(either, r.number(result, float("inf")), result)
+    return e.where(either, e.const(result, float("inf")), result)
 
 
 def _hypot(x: Symbol, y: Symbol) -> Symbol:
@@ -106,29 +106,29 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
     x, y = r.magnitude(x), r.magnitude(y)
     swapped = e.less(x, y)
     x, y = e.where(swapped, y, x), e.where(swapped, x, y)
-    large, small = r.above(x, 2.0**500), e.less(y, r.number(y, 2.0**-500))
-    one = r.number(x, 1.0)
-    scale = e.where(large, r.number(x, 2.0**-600), e.where(small, r.number(x, 2.0**600), one))
+    large, small = r.above(x, 2.0**500), e.below(y, 2.0**-500)
+    one = e.const(x, 1.0)
+    scale = e.where(large, e.const(x, 2.0**-600), e.where(small, e.const(x, 2.0**600), one))
     # A small addend beside a number that would overflow when scaled is below its last place.
     apart = e.both(small, r.above(x, 2.0**-400))
     scale = e.where(apart, one, scale)
-    a, b = r.mul(x, scale), r.mul(y, scale)
-    h = r.sqrt(r.add(r.mul(a, a), r.mul(b, b)))
-    near = r.sub(h, a)
-    rest = r.add(
-        r.mul(r.times(near, 2.0), r.sub(a, r.times(b, 2.0))),
-        r.add(r.mul(r.sub(r.times(near, 4.0), b), b), r.mul(near, near)),
+    a, b = e.mul(x, scale), e.mul(y, scale)
+    h = r.sqrt(e.add(e.mul(a, a), e.mul(b, b)))
+    near = e.sub(h, a)
+    rest = e.add(
+        e.mul(e.mul(near, 2.0), e.sub(a, e.mul(b, 2.0))),
+        e.add(e.mul(e.sub(e.mul(near, 4.0), b), b), e.mul(near, near)),
     )
-    beside = r.sub(h, b)
-    other = r.add(
-        r.mul(a, r.sub(r.times(beside, 2.0), a)),
-        r.mul(r.sub(beside, r.times(r.sub(a, b), 2.0)), beside),
+    beside = e.sub(h, b)
+    other = e.add(
+        e.mul(a, e.sub(e.mul(beside, 2.0), a)),
+        e.mul(e.sub(beside, e.mul(e.sub(a, b), 2.0)), beside),
     )
-    error = e.where(e.greater(h, r.times(b, 2.0)), rest, other)
-    step = r.div(error, r.times(h, 2.0))
-    corrected = e.where(r.is_zero(h), h, r.sub(h, step))
-    result = r.div(corrected, scale)
-    return e.where(e.either(apart, r.is_zero(y)), r.add(x, y), result)
+    error = e.where(e.greater(h, e.mul(b, 2.0)), rest, other)
+    step = e.div(error, e.mul(h, 2.0))
+    corrected = e.where(r.is_zero(h), h, e.sub(h, step))
+    result = e.div(corrected, scale)
+    return e.where(e.either(apart, r.is_zero(y)), e.add(x, y), result)
 
 
 def angle(x: ComplexPair) -> Symbol:
@@ -142,20 +142,9 @@ def _add(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (result,)
 
 
-def _square(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    cross = r.mul(x.real, x.imag)
-    return (ComplexPair(r.sub(r.mul(x.real, x.real), r.mul(x.imag, x.imag)), r.add(cross, cross)),)
-
-
-def _neg(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (ComplexPair(r.neg(x.real), r.neg(x.imag)),)
-
-
-def _conjugate(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (ComplexPair(x.real, r.neg(x.imag)),)
+def _square(x: ComplexPair) -> ComplexPair:
+    cross = e.mul(x.real, x.imag)
+    return ComplexPair(e.sub(e.mul(x.real, x.real), e.mul(x.imag, x.imag)), e.add(cross, cross))
 
 
 def _complex_of(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -171,52 +160,29 @@ def _spread(part: Symbol, other: Symbol, shape: Shape) -> Symbol:
     return e.emit("Expand", part, r.shape_of(other), shape=shape)
 
 
-def _sign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+def _sign(x: ComplexPair) -> ComplexPair:
     """Return z / |z|, and 0 for 0; the sign of one infinite part, NaN for two, as NumPy does."""
-    (x,) = operands(on, node)
     info = np.finfo(x.real.dtype.numpy)
-    largest = e.emit("Max", *(r.magnitude(part) for part in x))
+    largest = e.emit("Max", *x.each(r.magnitude))
     bits = float(info.nmant + 8)
-    is_small = e.less(largest, r.number(largest, 2.0 ** (info.minexp + bits)))
-    up = e.where(is_small, r.number(largest, 2.0**bits), r.number(largest, 1.0))
-    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), r.number(largest, 0.125), up)
-    length = size(ComplexPair(*(r.mul(part, scale) for part in x)))
+    is_small = e.below(largest, 2.0 ** (info.minexp + bits))
+    up = e.where(is_small, e.const(largest, 2.0**bits), e.const(largest, 1.0))
+    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), e.const(largest, 0.125), up)
+    length = size(scaled(x, scale))
     is_zero = r.is_zero(length)
     unlimited = r.is_infinite(length)
-    result = []
-    for part in x:
-        direction = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
-        result.append(
-            e.where(is_zero, r.number(part, 0.0), e.where(unlimited, direction, r.div(r.mul(part, scale), length)))
-        )
-    unknown = e.both(r.is_infinite(x.real), r.is_infinite(x.imag))
-    unknown = e.either(unknown, r.is_nan(length))
-    nan = r.number(x.real, float("nan"))
-    return (ComplexPair(*(e.where(unknown, nan, part) for part in result)),)
+    unknown = e.either(e.both(r.is_infinite(x.real), r.is_infinite(x.imag)), r.is_nan(length))
+
+    def sign(part: Symbol) -> Symbol:
+        direction = e.where_number(r.is_infinite(part), e.emit("Sign", part), 0.0)
+        finite = e.where(unlimited, direction, e.div(e.mul(part, scale), length))
+        return e.where_number(unknown, float("nan"), e.where_number(is_zero, 0.0, finite))
+
+    return x.each(sign)
 
 
-def _equal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    x, y = operands(on, node)
-    return (e.both(e.equal(x.real, y.real), e.equal(x.imag, y.imag)),)
-
-
-def _not_equal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    return (e.opposite(*_equal(on, node)),)  # type: ignore[arg-type]
-
-
-def _is_nan(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (e.either(r.is_nan(x.real), r.is_nan(x.imag)),)
-
-
-def _is_inf(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (e.either(r.is_infinite(x.real), r.is_infinite(x.imag)),)
-
-
-def _is_finite(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (e.both(r.is_finite(x.real), r.is_finite(x.imag)),)
+def _equal(x: ComplexPair, y: ComplexPair) -> Symbol:
+    return e.both(*x.each(e.equal, y))
 
 
 def _cast(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -225,32 +191,37 @@ def _cast(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     if not to.is_complex:
         assert to.kind is Kind.bool
         x = on.pair(source)
-        return (e.opposite(e.both(r.is_zero(x.real), r.is_zero(x.imag))),)
+        return (e.opposite(e.both(*x.each(r.is_zero))),)
     if not holds_complex(source):
         return (from_real(e.cast(on.of(source), to.storage)),)
-    return (ComplexPair(*(e.cast(part, to.storage) for part in on.pair(source))),)
+    return (on.pair(source).each(lambda part: e.cast(part, to.storage)),)
+
+
+def rule(function: Callable[..., Result]) -> Callable[[ComplexPolicy, Node], Sequence[Result]]:
+    """Return the rule of an operator whose result is a function of the parts of its operands."""
+    return lambda on, node: (function(*operands(on, node)),)
 
 
 RULES = {
-    "Abs": lambda on, node: (size(operands(on, node)[0]),),
+    "Abs": rule(size),
     "Add": _add,
-    "Angle": lambda on, node: (angle(operands(on, node)[0]),),
+    "Angle": rule(angle),
     "Cast": _cast,
     "ComplexOf": _complex_of,
-    "Conjugate": _conjugate,
-    "Div": lambda on, node: (quotient(*operands(on, node)),),
-    "Equal": _equal,
-    "ImaginaryPart": lambda on, node: (operands(on, node)[0].imag,),
-    "IsFinite": _is_finite,
-    "IsInf": _is_inf,
-    "IsNaN": _is_nan,
-    "Mul": lambda on, node: (product(*operands(on, node)),),
-    "Neg": _neg,
-    "NotEqual": _not_equal,
-    "RealPart": lambda on, node: (operands(on, node)[0].real,),
-    "Reciprocal": lambda on, node: (inverse(*operands(on, node)),),
-    "Sign": _sign,
-    "Square": _square,
-    "Sub": lambda on, node: (difference(*operands(on, node)),),
+    "Conjugate": rule(lambda x: ComplexPair(x.real, r.neg(x.imag))),
+    "Div": rule(quotient),
+    "Equal": rule(_equal),
+    "ImaginaryPart": rule(lambda x: x.imag),
+    "IsFinite": rule(lambda x: e.both(*x.each(r.is_finite))),
+    "IsInf": rule(lambda x: e.either(*x.each(r.is_infinite))),
+    "IsNaN": rule(lambda x: e.either(*x.each(r.is_nan))),
+    "Mul": rule(product),
+    "Neg": rule(lambda x: x.each(r.neg)),
+    "NotEqual": rule(lambda x, y: e.opposite(_equal(x, y))),
+    "RealPart": rule(lambda x: x.real),
+    "Reciprocal": rule(inverse),
+    "Sign": rule(_sign),
+    "Square": rule(_square),
+    "Sub": rule(difference),
     "Sum": _add,
 }

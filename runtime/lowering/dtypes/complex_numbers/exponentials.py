@@ -50,11 +50,11 @@ def elementwise(function: Function) -> Callable[[ComplexPolicy, Node], Sequence[
 
 
 def wide(x: ComplexPair) -> ComplexPair:
-    return ComplexPair(*(e.cast(part, DType.float64) for part in x))
+    return rounded(x, DType.float64)
 
 
 def rounded(x: ComplexPair, dtype: DType) -> ComplexPair:
-    return ComplexPair(*(e.cast(part, dtype) for part in x))
+    return x.each(lambda part: e.cast(part, dtype))
 
 
 def times_exp(factor: Symbol, x: Symbol, *, half: bool = False) -> Symbol:
@@ -66,22 +66,22 @@ def _times_power(
     power: Callable[[Symbol], Symbol], max_exponent: float, factor: Symbol, x: Symbol, *, half: bool
 ) -> Symbol:
     """max_exponent: the largest integer whose power is finite in float64."""
-    first = e.emit("Min", x, r.number(x, max_exponent))
-    rest = r.clip(r.sub(x, first), 0.0, 2 * max_exponent)
-    second = e.emit("Min", rest, r.number(x, max_exponent))
-    third = r.sub(rest, second)
-    result = r.mul(factor, power(first))
+    first = e.emit("Min", x, e.const(x, max_exponent))
+    rest = r.clip(e.sub(x, first), 0.0, 2 * max_exponent)
+    second = e.emit("Min", rest, e.const(x, max_exponent))
+    third = e.sub(rest, second)
+    result = e.mul(factor, power(first))
     if half:
-        result = r.times(result, 0.5)
-    return r.mul(r.mul(result, power(second)), power(third))
+        result = e.mul(result, 0.5)
+    return e.mul(e.mul(result, power(second)), power(third))
 
 
 def exponential(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     if narrow:  # beyond e^700 every product overflows float32
-        power = r.exp(e.emit("Min", x, r.number(x, 700.0)))
-        real, imag = r.mul(power, cos), r.mul(power, sin)
+        power = r.exp(e.emit("Min", x, e.const(x, 700.0)))
+        real, imag = e.mul(power, cos), e.mul(power, sin)
     else:
         real, imag = times_exp(cos, x), times_exp(sin, x)
     return _limits(z, sin, cos, ComplexPair(real, imag), are_known=narrow)
@@ -93,7 +93,7 @@ def _power_of(base: int, log: float, rest: float, max_exponent: float) -> Functi
     def power(z: ComplexPair, _: bool) -> ComplexPair:
         x, y = z
         sin, cos = sin_cos(*times_constant(y, log, rest))
-        raised = lambda part: e.emit("Pow", r.number(part, float(base)), part)  # noqa: E731
+        raised = lambda part: e.emit("Pow", e.const(part, float(base)), part)  # noqa: E731
         powers = (_times_power(raised, max_exponent, part, x, half=False) for part in (cos, sin))
         return _limits(z, sin, cos, ComplexPair(*powers))
 
@@ -103,19 +103,19 @@ def _power_of(base: int, log: float, rest: float, max_exponent: float) -> Functi
 def _limits(z: ComplexPair, sin: Symbol, cos: Symbol, power: ComplexPair, *, are_known: bool = False) -> ComplexPair:
     """Set the values where a part is 0 or infinite. are_known: those at finite angles are correct already."""
     (x, y), (real, imag) = z, power
-    zero = r.number(x, 0.0)
+    zero = e.const(x, 0.0)
     flat = r.is_zero(y)
     imag = e.where(flat, y, imag)
     unlimited, turns = r.is_infinite(x), r.is_finite(y)
     has_no_angle = e.both(unlimited, e.opposite(turns))
     below = e.less(x, zero)
     real = e.where(has_no_angle, e.where(below, zero, x), real)
-    imag = e.where(has_no_angle, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
+    imag = e.where(has_no_angle, e.where(below, r.signed_as(zero, y), e.const(x, NAN)), imag)
     if are_known:
         return ComplexPair(real, imag)
     # e^-inf is 0 with the signs of the cosine and the sine; e^inf is an infinity with them.
     straight = e.both(unlimited, turns, e.opposite(flat))
-    limit = e.where(below, zero, r.number(x, INFINITY))
+    limit = e.where(below, zero, e.const(x, INFINITY))
     real = e.where(straight, r.signed_as(limit, cos), real)
     imag = e.where(straight, r.signed_as(limit, sin), imag)
     return ComplexPair(e.where(e.both(unlimited, flat), limit, real), imag)
@@ -123,12 +123,12 @@ def _limits(z: ComplexPair, sin: Symbol, cos: Symbol, power: ComplexPair, *, are
 
 def exponential_less_one(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
-    half, _ = sin_cos(r.times(y, 0.5), narrow=narrow)
+    half, _ = sin_cos(e.mul(y, 0.5), narrow=narrow)
     _, cos = sin_cos(y, narrow=narrow)
-    near = r.sub(r.mul(r.expm1(x), cos), r.times(r.mul(half, half), 2.0))
+    near = e.sub(e.mul(r.expm1(x), cos), e.mul(e.mul(half, half), 2.0))
     whole = exponential(z, narrow)
     far = e.either(r.above(x, 40.0), e.opposite(e.both(r.is_finite(x), r.is_finite(y))))
-    return ComplexPair(e.where(far, r.plus(whole.real, -1.0), near), whole.imag)
+    return ComplexPair(e.where(far, e.add(whole.real, -1.0), near), whole.imag)
 
 
 def logarithm(z: ComplexPair, narrow: bool) -> ComplexPair:
@@ -140,11 +140,11 @@ def _angle(z: ComplexPair, narrow: bool) -> Symbol:
     if not narrow:
         return r.atan2(z.imag, z.real)
     x, y = (r.clip(part, -_FAR, _FAR) for part in z)
-    length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
-    length = r.greater_of(length, r.number(length, 1 / _FAR))  # above 0
+    length = r.sqrt(e.add(e.mul(x, x), e.mul(y, y)))
+    length = e.emit("Max", length, e.const(length, 1 / _FAR))  # above 0
     is_left = r.is_negative(x)
-    over = e.where(is_left, r.sub(length, x), y)
-    return r.times(e.emit("Atan", r.div(over, e.where(is_left, y, r.add(length, x)))), 2.0)
+    over = e.where(is_left, e.sub(length, x), y)
+    return e.mul(e.emit("Atan", e.div(over, e.where(is_left, y, e.add(length, x)))), 2.0)
 
 
 def log_of_size(z: ComplexPair, narrow: bool) -> Symbol:
@@ -155,35 +155,35 @@ def log_of_size(z: ComplexPair, narrow: bool) -> Symbol:
     swapped = e.less(x, y)
     high, low = e.where(swapped, y, x), e.where(swapped, x, y)
     unlimited = e.either(r.is_infinite(x), r.is_infinite(y))
-    ratio = r.div(low, high)
-    plain = r.add(r.log(high), r.times(r.log1p(r.mul(ratio, ratio)), 0.5))
-    near = e.both(r.above(high, 0.5), e.less(high, r.number(high, 2.0)))
-    beside = r.times(r.log1p(squares_and(r.number(high, -1.0), high, low)), 0.5)
+    ratio = e.div(low, high)
+    plain = e.add(r.log(high), e.mul(r.log1p(e.mul(ratio, ratio)), 0.5))
+    near = e.both(r.above(high, 0.5), e.below(high, 2.0))
+    beside = e.mul(r.log1p(squares_and(e.const(high, -1.0), high, low)), 0.5)
     result = e.where(near, beside, plain)
-    result = e.where(e.both(r.is_zero(x), r.is_zero(y)), r.number(high, -INFINITY), result)
-    return e.where(unlimited, r.number(high, INFINITY), result)
+    result = e.where(e.both(r.is_zero(x), r.is_zero(y)), e.const(high, -INFINITY), result)
+    return e.where(unlimited, e.const(high, INFINITY), result)
 
 
 def _log_of_narrow_size(z: ComplexPair) -> Symbol:
     """Return half the logarithm of the sum of squares, with its rounding error near 1."""
     x, y = (r.magnitude(part) for part in z)
-    high, low = r.greater_of(x, y), e.emit("Min", x, y)
-    square = r.mul(low, low)
-    whole = r.add(r.mul(high, high), square)
-    beyond = r.add(r.mul(r.plus(high, -1.0), r.plus(high, 1.0)), square)
-    lost = r.div(r.sub(beyond, r.plus(whole, -1.0)), r.greater_of(whole, r.number(whole, 0.25)))
-    result = r.times(r.add(r.log(whole), lost), 0.5)
+    high, low = e.emit("Max", x, y), e.emit("Min", x, y)
+    square = e.mul(low, low)
+    whole = e.add(e.mul(high, high), square)
+    beyond = e.add(e.mul(e.add(high, -1.0), e.add(high, 1.0)), square)
+    lost = e.div(e.sub(beyond, e.add(whole, -1.0)), e.emit("Max", whole, e.const(whole, 0.25)))
+    result = e.mul(e.add(r.log(whole), lost), 0.5)
     unlimited = e.either(r.is_infinite(x), r.is_infinite(y))
-    return e.where(unlimited, r.number(high, INFINITY), result)
+    return e.where(unlimited, e.const(high, INFINITY), result)
 
 
 def logarithm_of_one_more(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
-    above = ComplexPair(r.plus(x, 1.0), y)
-    small = e.both(e.less(r.magnitude(x), r.number(x, 0.5)), e.less(r.magnitude(y), r.number(y, 2.0)))
-    double = r.times(x, 2.0)
-    beyond = r.add(r.add(double, r.mul(x, x)), r.mul(y, y)) if narrow else squares_and(double, y, x)
-    near = r.times(r.log1p(beyond), 0.5)
+    above = ComplexPair(e.add(x, 1.0), y)
+    small = e.both(e.below(r.magnitude(x), 0.5), e.below(r.magnitude(y), 2.0))
+    double = e.mul(x, 2.0)
+    beyond = e.add(e.add(double, e.mul(x, x)), e.mul(y, y)) if narrow else squares_and(double, y, x)
+    near = e.mul(r.log1p(beyond), 0.5)
     return ComplexPair(e.where(small, near, log_of_size(above, narrow)), _angle(above, narrow))
 
 
@@ -191,33 +191,33 @@ def narrow_square_root(z: ComplexPair) -> ComplexPair:
     """The formula of `square_root`, for numbers whose squares are finite in float64."""
     x, y = z
     unlimited = r.is_infinite(x)
-    length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
-    length = e.where(unlimited, r.number(x, INFINITY), length)
-    half = r.sqrt(r.times(r.add(r.magnitude(x), length), 0.5))
-    other = r.div(y, r.times(half, 2.0))
-    is_left = e.less(x, r.number(x, 0.0))
+    length = r.sqrt(e.add(e.mul(x, x), e.mul(y, y)))
+    length = e.where(unlimited, e.const(x, INFINITY), length)
+    half = r.sqrt(e.mul(e.add(r.magnitude(x), length), 0.5))
+    other = e.div(y, e.mul(half, 2.0))
+    is_left = e.below(x, 0.0)
     real = e.where(is_left, r.magnitude(other), half)
     imag = e.where(is_left, r.signed_as(half, y), e.where(r.is_zero(half), y, other))
     steep = r.is_infinite(y)
-    return ComplexPair(e.where(steep, r.number(x, INFINITY), real), e.where(steep, y, imag))
+    return ComplexPair(e.where(steep, e.const(x, INFINITY), real), e.where(steep, y, imag))
 
 
 def square_root(z: ComplexPair) -> ComplexPair:
     """Kahan's algorithm, from "Branch cuts for complex elementary functions" (1987), scaled by powers of four."""
     x, y = z
-    largest = r.greater_of(r.magnitude(x), r.magnitude(y))
-    large, small = r.above(largest, 2.0**1000), e.less(largest, r.number(largest, 2.0**-900))
-    one = r.number(x, 1.0)
-    scale = e.where(large, r.number(x, 2.0**-4), e.where(small, r.number(x, 2.0**200), one))
-    back = e.where(large, r.number(x, 4.0), e.where(small, r.number(x, 2.0**-100), one))
-    a, b = r.mul(x, scale), r.mul(y, scale)
-    half = r.sqrt(r.times(r.add(r.magnitude(a), size(ComplexPair(a, b))), 0.5))
-    other = r.div(r.magnitude(b), r.times(half, 2.0))
-    is_left = e.less(x, r.number(x, 0.0))
+    largest = e.emit("Max", r.magnitude(x), r.magnitude(y))
+    large, small = r.above(largest, 2.0**1000), e.below(largest, 2.0**-900)
+    one = e.const(x, 1.0)
+    scale = e.where(large, e.const(x, 2.0**-4), e.where(small, e.const(x, 2.0**200), one))
+    back = e.where(large, e.const(x, 4.0), e.where(small, e.const(x, 2.0**-100), one))
+    a, b = e.mul(x, scale), e.mul(y, scale)
+    half = r.sqrt(e.mul(e.add(r.magnitude(a), size(ComplexPair(a, b))), 0.5))
+    other = e.div(r.magnitude(b), e.mul(half, 2.0))
+    is_left = e.below(x, 0.0)
     real, imag = e.where(is_left, other, half), e.where(is_left, half, other)
-    real, imag = r.mul(real, back), r.signed_as(r.mul(imag, back), y)
+    real, imag = e.mul(real, back), r.signed_as(e.mul(imag, back), y)
     is_zero = e.both(r.is_zero(x), r.is_zero(y))
-    zero, infinity, nan = (r.number(x, value) for value in (0.0, INFINITY, NAN))
+    zero, infinity, nan = (e.const(x, value) for value in (0.0, INFINITY, NAN))
     real, imag = e.where(is_zero, zero, real), e.where(is_zero, y, imag)
     # Infinite parts.
     flat = r.is_infinite(x)
@@ -266,12 +266,12 @@ def power_of(x: ComplexPair, power: int) -> ComplexPair:
         power >>= 1
         if power:
             square = product(square, square)
-    return result or from_real(r.add(r.zeros(x.real), r.number(x.real, 1.0)))
+    return result or from_real(e.add(r.zeros(x.real), e.const(x.real, 1.0)))
 
 
 def _general_power(x: ComplexPair, y: ComplexPair, narrow: bool) -> ComplexPair:
     power = exponential(product(y, logarithm(x, narrow)), narrow)
-    zero, one, nan = (r.number(x.real, value) for value in (0.0, 1.0, NAN))
+    zero, one, nan = (e.const(x.real, value) for value in (0.0, 1.0, NAN))
     base_is_zero = e.both(r.is_zero(x.real), r.is_zero(x.imag))
     rises = r.above(y.real, 0.0)
     none = e.both(r.is_zero(y.real), r.is_zero(y.imag))
@@ -316,7 +316,7 @@ def squares_and(start: Symbol, x: Symbol, y: Symbol) -> Symbol:
     (p, p_rest), (q, q_rest) = e.product_of(x, x), e.product_of(y, y)
     first, first_rest = e.sum_of(start, p)
     second, second_rest = e.sum_of(first, q)
-    return r.add(second, r.add(r.add(first_rest, second_rest), r.add(p_rest, q_rest)))
+    return e.add(second, e.add(e.add(first_rest, second_rest), e.add(p_rest, q_rest)))
 
 
 def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> tuple[Symbol, Symbol]:
@@ -327,30 +327,30 @@ def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> t
     if narrow:
         return r.sin(y), r.cos(y)
     magnitude = r.magnitude(y)
-    whole = e.both(e.less(r.number(y, 0.78), magnitude), e.less(magnitude, r.number(y, _MAX_ANGLE)))
-    zero = r.number(y, 0.0)
-    turns = e.where(whole, e.emit("Round", r.times(y, 2 / r.PI)), zero)
-    first, second, third, fourth = (r.times(turns, part) for part in _QUARTER)
-    near, lost = e.sum_of(r.sub(y, first), r.neg(second))
-    lost = r.sub(r.sub(lost, third), fourth)
+    whole = e.both(e.less(e.const(y, 0.78), magnitude), e.below(magnitude, _MAX_ANGLE))
+    zero = e.const(y, 0.0)
+    turns = e.where(whole, e.emit("Round", e.mul(y, 2 / r.PI)), zero)
+    first, second, third, fourth = (e.mul(turns, part) for part in _QUARTER)
+    near, lost = e.sum_of(e.sub(y, first), r.neg(second))
+    lost = e.sub(e.sub(lost, third), fourth)
     if rest is not None:
-        lost = r.add(lost, rest)
-    angle = r.add(near, lost)
+        lost = e.add(lost, rest)
+    angle = e.add(near, lost)
     if rest is None:
         angle = e.where(whole, angle, y)  # keeps the sign of 0
     sin, cos = r.sin(angle), r.cos(angle)
-    turns = r.times(turns, 0.25)
-    place = r.sub(turns, e.emit("Floor", turns))
-    is_odd = e.either(e.equal(place, r.number(y, 0.25)), e.equal(place, r.number(y, 0.75)))
+    turns = e.mul(turns, 0.25)
+    place = e.sub(turns, e.emit("Floor", turns))
+    is_odd = e.either(e.equal(place, e.const(y, 0.25)), e.equal(place, e.const(y, 0.75)))
     below = r.above(place, 0.3)
-    is_left = e.both(r.above(place, 0.2), e.less(place, r.number(y, 0.6)))
+    is_left = e.both(r.above(place, 0.2), e.below(place, 0.6))
     sine, cosine = e.where(is_odd, cos, sin), e.where(is_odd, sin, cos)
     return e.where(below, r.neg(sine), sine), e.where(is_left, r.neg(cosine), cosine)
 
 
 def times_constant(y: Symbol, value: float, rest: float) -> tuple[Symbol, Symbol]:
     """Return y * (value + rest) and its rounding error; 0 for the error if y is beyond 2^900."""
-    result, lost = e.product_of(y, r.number(y, value))
-    lost = r.add(lost, r.times(y, rest))
-    near = e.less(r.magnitude(y), r.number(y, 2.0**900))
-    return result, e.where(near, lost, r.number(y, 0.0))
+    result, lost = e.product_of(y, e.const(y, value))
+    lost = e.add(lost, e.mul(y, rest))
+    near = e.below(r.magnitude(y), 2.0**900)
+    return result, e.where(near, lost, e.const(y, 0.0))

@@ -19,11 +19,12 @@ from graphcore.promotion.complex_operators import MOVES, PASS_THROUGH
 from graphcore.runtime.lowering.dtypes.complex_numbers import arithmetic, exponentials, trigonometry
 from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
-    difference,
     from_real,
     operands,
     product,
     quotient,
+    rule,
+    scaled,
     size,
     total,
 )
@@ -42,28 +43,26 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 # Sums of products
 
 
-def _convolution(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    """Build four real convolutions, or three (Gauss) if the rounding may differ. The bias goes into two of them."""
-    x, filters, *biases = operands(on, node)
+def _bilinear(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Build four real products of a MatMul or a convolution, or three (Gauss) if the rounding may differ.
+
+    The bias of a convolution goes into two of them.
+    """
+    x, y, *biases = operands(on, node)
     type_ = tensor_type(x.real.dtype, node.outputs[0].shape)
 
-    def convolved(a: Symbol, b: Symbol, *bias: Symbol) -> Symbol:
+    def times(a: Symbol, b: Symbol, *bias: Symbol) -> Symbol:
         return on.new.build.emit(node.op_type, (a, b, *bias), type_, node.attributes, node.domain)
 
     real_bias, imag_bias = [b.real for b in biases], [b.imag for b in biases]
     if not on.fast:
-        real = r.sub(convolved(x.real, filters.real, *real_bias), convolved(x.imag, filters.imag))
-        return (ComplexPair(real, r.add(convolved(x.real, filters.imag, *imag_bias), convolved(x.imag, filters.real))),)
-    first = convolved(r.add(x.real, x.imag), filters.real)
-    second = convolved(x.real, r.sub(filters.imag, filters.real), *imag_bias)
+        real = e.sub(times(x.real, y.real, *real_bias), times(x.imag, y.imag))
+        return (ComplexPair(real, e.add(times(x.real, y.imag, *imag_bias), times(x.imag, y.real))),)
+    first = times(e.add(x.real, x.imag), y.real)
+    second = times(x.real, e.sub(y.imag, y.real), *imag_bias)
     # The first product is part of both results, so it gets no bias.
-    third = convolved(x.imag, r.add(filters.real, filters.imag), *map(r.neg, real_bias))
-    return (ComplexPair(r.sub(first, third), r.add(first, second)),)
-
-
-def _fma(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    x, y, z = operands(on, node)
-    return (rounded(total(product(wide(x), wide(y)), wide(z)), x.real.dtype),)
+    third = times(x.imag, e.add(y.real, y.imag), *map(r.neg, real_bias))
+    return (ComplexPair(e.sub(first, third), e.add(first, second)),)
 
 
 # Gates
@@ -71,10 +70,10 @@ def _fma(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 def _gate(z: ComplexPair) -> ComplexPair:
     """Return 1 / (1 + e^-z) in float64, by e^-|Re z|, which does not overflow."""
-    is_left = e.less(z.real, r.number(z.real, 0.0))
+    is_left = e.below(z.real, 0.0)
     outward = ComplexPair(*(e.where(is_left, part, r.neg(part)) for part in z))
     power = exponential(outward, False)
-    one = from_real(r.number(z.real, 1.0))
+    one = from_real(e.const(z.real, 1.0))
     return quotient(ComplexPair(*(e.where(is_left, a, b) for a, b in zip(power, one, strict=True))), total(power, one))
 
 
@@ -83,15 +82,10 @@ def _gated(values: ComplexPair, gates: ComplexPair) -> ComplexPair:
     return rounded(product(wide(values), _gate(wide(gates))), values.real.dtype)
 
 
-def _sigmoid(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (z,) = operands(on, node)
-    return (rounded(_gate(wide(z)), z.real.dtype),)
-
-
 def _swish(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     alpha = float(node.attributes.get("alpha", 1.0))
-    return (_gated(z, ComplexPair(*(r.times(part, alpha) for part in z)) if alpha != 1 else z),)
+    return (_gated(z, scaled(z, alpha) if alpha != 1 else z),)
 
 
 def _glu(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -104,15 +98,9 @@ def _glu(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (_gated(*(ComplexPair(real, imag) for real, imag in zip(*halves, strict=True))),)
 
 
-def _swiglu(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    gate, up = operands(on, node)
-    return (product(_gated(gate, gate), up),)
-
-
-def _softsign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    (z,) = operands(on, node)
-    below = r.plus(size(z), 1.0)
-    return (ComplexPair(*(r.div(part, below) for part in z)),)
+def _softsign(z: ComplexPair) -> ComplexPair:
+    below = e.add(size(z), 1.0)
+    return z.each(lambda part: e.div(part, below))
 
 
 # Norms
@@ -125,9 +113,9 @@ def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
 
 def _scaled(z: ComplexPair, axes: Sequence[int], epsilon: float) -> ComplexPair:
     """Return z over the root of its mean square magnitude."""
-    square = r.add(*(r.mul(part, part) for part in z))
-    root = r.sqrt(r.plus(_mean(square, axes), epsilon))
-    return ComplexPair(*(r.div(part, root) for part in z))
+    square = e.add(*z.each(e.square))
+    root = r.sqrt(e.add(_mean(square, axes), epsilon))
+    return z.each(lambda part: e.div(part, root))
 
 
 def _trailing(node: Node, z: ComplexPair) -> tuple[range, float]:
@@ -139,14 +127,14 @@ def _rms_norm(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     z, weight = operands(on, node)
     offset = float(node.attributes.get("weight_offset", 0.0))
     if offset:
-        weight = ComplexPair(r.plus(weight.real, offset), weight.imag)
+        weight = ComplexPair(e.add(weight.real, offset), weight.imag)
     return (product(_scaled(z, *_trailing(node, z)), weight),)
 
 
 def _layer_norm(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     z, scale, *bias = operands(on, node)
     axes, epsilon = _trailing(node, z)
-    centred = difference(z, ComplexPair(*(_mean(part, axes) for part in z)))
+    centred = z.each(lambda part: e.sub(part, _mean(part, axes)))
     normalised = product(_scaled(centred, axes, epsilon), scale)
     return (total(normalised, bias[0]) if bias else normalised,)
 
@@ -169,8 +157,8 @@ def _lp_normalize(on: ComplexPolicy, node: Node) -> Sequence[Result]:
         type_ = tensor_type(z.real.dtype, shape)
         attributes = {"axes": [axis], "keepdims": 1, "scaled": int(z.real.dtype is DType.float64)}
         length = size(ComplexPair(*(on.new.build.emit("Magnitude", (part,), type_, attributes, LIBRARY) for part in z)))
-    divisor = e.where(r.is_zero(length), r.number(length, 1.0), length)
-    return (ComplexPair(*(r.div(part, divisor) for part in z)),)
+    divisor = e.where(r.is_zero(length), e.const(length, 1.0), length)
+    return (z.each(lambda part: e.div(part, divisor)),)
 
 
 def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -182,51 +170,34 @@ def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     keeps = int(node.attributes.get("keepdims", 1))
     reduced_shape = _shape([Dim.dynamic()] * z.real.rank)
     largest = e.emit("ReduceMax", z.real, *axes, shape=reduced_shape, keepdims=1)
-    largest = e.where(r.is_finite(largest), largest, r.number(largest, 0.0))
-    power = exponential(ComplexPair(r.sub(z.real, largest), z.imag), False)
+    largest = e.where(r.is_finite(largest), largest, e.const(largest, 0.0))
+    power = exponential(ComplexPair(e.sub(z.real, largest), z.imag), False)
     shape = node.outputs[0].shape
     log_sum = logarithm(
         ComplexPair(*(e.emit("ReduceSum", part, *axes, shape=shape, keepdims=keeps) for part in power)), False
     )
     added = e.emit("ReduceMax", largest, *axes, shape=shape, keepdims=keeps)
-    return (rounded(ComplexPair(r.add(log_sum.real, added), log_sum.imag), dtype),)
+    return (rounded(ComplexPair(e.add(log_sum.real, added), log_sum.imag), dtype),)
 
 
 RULES = {
-    "Conv": _convolution,
-    "ConvTranspose": _convolution,
-    "Fma": _fma,
+    "Conv": _bilinear,
+    "ConvTranspose": _bilinear,
+    "Fma": rule(lambda x, y, z: rounded(total(product(wide(x), wide(y)), wide(z)), x.real.dtype)),
     "Glu": _glu,
     "LayerNormalization": _layer_norm,
     "LpNormalization": _lp_normalize,
     "Magnitude": _magnitude,
     "RMSNormalization": _rms_norm,
     "ReduceLogSumExp": _log_sum_exp,
-    "Sigmoid": _sigmoid,
-    "Softsign": _softsign,
-    "SwiGlu": _swiglu,
+    "Sigmoid": rule(lambda z: rounded(_gate(wide(z)), z.real.dtype)),
+    "Softsign": rule(_softsign),
+    "SwiGlu": rule(lambda gate, up: product(_gated(gate, gate), up)),
     "Swish": _swish,
 }
 
 
 # Products of complex matrices and products along axes.
-
-
-def _matmul(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    """Build four real products, or three (Gauss) if the rounding may differ."""
-    x, y = operands(on, node)
-    type_ = tensor_type(x.real.dtype, node.outputs[0].shape)
-
-    def times(a: Symbol, b: Symbol) -> Symbol:
-        return on.new.build.emit("MatMul", (a, b), type_)
-
-    if not on.fast:
-        real = r.sub(times(x.real, y.real), times(x.imag, y.imag))
-        return (ComplexPair(real, r.add(times(x.real, y.imag), times(x.imag, y.real))),)
-    first = times(r.add(x.real, x.imag), y.real)
-    second = times(x.real, r.sub(y.imag, y.real))
-    third = times(x.imag, r.add(y.real, y.imag))
-    return (ComplexPair(r.sub(first, third), r.add(first, second)),)
 
 
 def _einsum(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -243,7 +214,7 @@ def _einsum(on: ComplexPolicy, node: Node) -> Sequence[Result]:
         if term_sum is None:
             sums[turns % 2] = r.neg(term) if is_minus else term
         else:
-            sums[turns % 2] = r.sub(term_sum, term) if is_minus else r.add(term_sum, term)
+            sums[turns % 2] = e.sub(term_sum, term) if is_minus else e.add(term_sum, term)
     real, imag = map(present, sums)
     return (ComplexPair(real, imag),)
 
@@ -287,7 +258,7 @@ def _running_product(
     remaining_shape = _shape([*shape[:axis], *shape[axis + 1 :]])
     remaining_axes = e.ints(x.real, [i for i in range(len(shape)) if i != axis])
     sizes = e.emit("Gather", r.shape_of(x.real), remaining_axes, shape=_shape([Dim(len(remaining_shape))]), axis=0)
-    start = [e.emit("Expand", r.number(x.real, value), sizes, shape=remaining_shape) for value in (1.0, 0.0)]
+    start = [e.emit("Expand", e.const(x.real, value), sizes, shape=remaining_shape) for value in (1.0, 0.0)]
 
     def step(state: tuple[Symbol, Symbol], row: tuple[Symbol, Symbol]) -> tuple[object, object]:
         after = tuple(product(ComplexPair(*state), ComplexPair(*row)))
@@ -297,7 +268,7 @@ def _running_product(
     return ComplexPair(*last), ComplexPair(*running)
 
 
-PRODUCT_RULES = {"CumProd": _cum_prod, "Einsum": _einsum, "MatMul": _matmul, "ReduceProd": _reduce_prod}
+PRODUCT_RULES = {"CumProd": _cum_prod, "Einsum": _einsum, "MatMul": _bilinear, "ReduceProd": _reduce_prod}
 
 
 # Moves of complex numbers: each part is moved by the operator itself. Bodies and lists take them as one tensor.
@@ -328,13 +299,8 @@ def _shape_or_size(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (result,)
 
 
-def _to_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    """Return complex numbers as a tensor of pairs."""
-    (x,) = map(present, node.inputs)
-    return (on.packed(x),)
-
-
-def _from_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+def _as_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Return complex numbers as a tensor of pairs, or such a tensor as complex numbers."""
     (x,) = map(present, node.inputs)
     return (on.of(x),)
 
@@ -392,10 +358,10 @@ MOVEMENT_RULES = {
     **dict.fromkeys(MOVES | SUMS, _moved),
     **dict.fromkeys(PASS_THROUGH, _keep_operator),
     "ConstantOfShape": _constant_of_shape,
-    "FromPairs": _from_pairs,
+    "FromPairs": _as_pairs,
     "Shape": _shape_or_size,
     "Size": _shape_or_size,
-    "ToPairs": _to_pairs,
+    "ToPairs": _as_pairs,
 }
 
 

@@ -7,6 +7,7 @@ tensor with a last axis of two where it enters or leaves the graph, bodies and l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,6 +29,10 @@ class ComplexPair(NamedTuple):
 
     real: Symbol
     imag: Symbol
+
+    def each(self, function: Callable[..., Symbol], *others: ComplexPair) -> ComplexPair:
+        """Apply a function to the real parts, and to the imaginary ones."""
+        return ComplexPair(*map(function, self, *others))
 
 
 Result: TypeAlias = "Symbol | ComplexPair"
@@ -174,53 +179,13 @@ PI = 3.141592653589793
 LN_2 = 0.6931471805599453
 
 
-def number(like: Symbol, value: float) -> Symbol:
-    """Return a scalar constant of the dtype of `like`."""
-    return e.const(like, value)
-
-
-def add(x: Symbol, y: Symbol) -> Symbol:
-    return e.emit("Add", x, y)
-
-
-def sub(x: Symbol, y: Symbol) -> Symbol:
-    return e.emit("Sub", x, y)
-
-
-def mul(x: Symbol, y: Symbol) -> Symbol:
-    return e.emit("Mul", x, y)
-
-
-def times(x: Symbol, value: float) -> Symbol:
-    return mul(x, number(x, value))
-
-
-def plus(x: Symbol, value: float) -> Symbol:
-    return add(x, number(x, value))
-
-
-def div(x: Symbol, y: Symbol) -> Symbol:
-    return e.emit("Div", x, y)
-
-
-def neg(x: Symbol) -> Symbol:
-    return e.emit("Neg", x)
-
-
-def magnitude(x: Symbol) -> Symbol:
-    return e.emit("Abs", x)
-
-
-def sqrt(x: Symbol) -> Symbol:
-    return e.emit("Sqrt", x)
-
-
-def exp(x: Symbol) -> Symbol:
-    return e.emit("Exp", x)
-
-
-def log(x: Symbol) -> Symbol:
-    return e.emit("Log", x)
+neg = partial(e.emit, "Neg")
+magnitude = partial(e.emit, "Abs")
+sqrt = partial(e.emit, "Sqrt")
+exp = partial(e.emit, "Exp")
+log = partial(e.emit, "Log")
+is_nan = partial(e.emit, "IsNaN", dtype=DType.bool)
+is_infinite = partial(e.emit, "IsInf", dtype=DType.bool)
 
 
 def log1p(x: Symbol) -> Symbol:
@@ -241,7 +206,7 @@ def cos(x: Symbol) -> Symbol:
 
 
 def _finite(x: Symbol) -> Symbol:
-    return e.where(is_finite(x), x, number(x, float("nan")))
+    return e.where_number(is_finite(x), x, float("nan"))
 
 
 def atan2(y: Symbol, x: Symbol) -> Symbol:
@@ -253,38 +218,26 @@ def _graphcore_op(op_type: str, x: Symbol) -> Symbol:
     return x.graph.build.emit(op_type, (x,), x.type, {}, LIBRARY)
 
 
-def greater_of(x: Symbol, y: Symbol) -> Symbol:
-    return e.emit("Max", x, y)
-
-
 def clip(x: Symbol, least: float, greatest: float) -> Symbol:
-    return e.emit("Clip", x, number(x, least), number(x, greatest))
-
-
-def is_nan(x: Symbol) -> Symbol:
-    return e.emit("IsNaN", x, dtype=DType.bool)
-
-
-def is_infinite(x: Symbol) -> Symbol:
-    return e.emit("IsInf", x, dtype=DType.bool)
+    return e.emit("Clip", x, e.const(x, least), e.const(x, greatest))
 
 
 def is_finite(x: Symbol) -> Symbol:
-    return e.less(magnitude(x), number(x, float("inf")))
+    return e.below(magnitude(x), float("inf"))
 
 
 def is_zero(x: Symbol) -> Symbol:
-    return e.equal(x, number(x, 0.0))
+    return e.equals(x, 0.0)
 
 
 def above(x: Symbol, value: float) -> Symbol:
-    return e.greater(x, number(x, value))
+    return e.greater(x, e.const(x, value))
 
 
 def is_negative(x: Symbol) -> Symbol:
     """Return True where a number is below 0, or -0.0."""
-    zero = number(x, 0.0)
-    return e.either(e.less(x, zero), e.less(div(number(x, 1.0), x), zero))
+    zero = e.const(x, 0.0)
+    return e.either(e.less(x, zero), e.less(e.div(1.0, x), zero))
 
 
 def signed_as(size: Symbol, sign: Symbol) -> Symbol:
@@ -294,7 +247,7 @@ def signed_as(size: Symbol, sign: Symbol) -> Symbol:
 
 def zeros(like: Symbol) -> Symbol:
     """Return zeros of the shape of `like`."""
-    zero = number(like, 0.0)
+    zero = e.const(like, 0.0)
     if like.shape.is_ranked and not like.rank:
         return zero
     return e.emit("Expand", zero, shape_of(like), shape=like.shape)

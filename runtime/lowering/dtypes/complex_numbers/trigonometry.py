@@ -47,10 +47,10 @@ def _cosh_sinh(x: Symbol) -> tuple[Symbol, Symbol]:
     """Return both for |x| up to `_FAR`."""
     near = r.clip(r.magnitude(x), 0.0, _FAR)
     less = r.expm1(near)
-    whole = r.plus(less, 1.0)
-    sinh = r.times(r.add(less, r.div(less, whole)), 0.5)
-    cosh = r.times(r.add(whole, r.div(r.number(x, 1.0), whole)), 0.5)
-    return cosh, e.where(r.is_zero(x), x, e.where(e.less(x, r.number(x, 0.0)), r.neg(sinh), sinh))
+    whole = e.add(less, 1.0)
+    sinh = e.mul(e.add(less, e.div(less, whole)), 0.5)
+    cosh = e.mul(e.add(whole, e.div(1.0, whole)), 0.5)
+    return cosh, e.where(r.is_zero(x), x, e.where(e.below(x, 0.0), r.neg(sinh), sinh))
 
 
 def _times_cosh_sinh(x: Symbol, sin: Symbol, cos: Symbol) -> tuple[Symbol, Symbol, Symbol, Symbol]:
@@ -59,12 +59,12 @@ def _times_cosh_sinh(x: Symbol, sin: Symbol, cos: Symbol) -> tuple[Symbol, Symbo
     far = r.above(r.magnitude(x), _FAR)
     long = r.magnitude(x)
     far_cos, far_sin = (times_exp(part, long, half=True) for part in (cos, sin))
-    is_left = e.less(x, r.number(x, 0.0))
+    is_left = e.below(x, 0.0)
     return (
-        e.where(far, far_cos, r.mul(cosh, cos)),
-        e.where(far, e.where(is_left, r.neg(far_sin), far_sin), r.mul(sinh, sin)),
-        e.where(far, e.where(is_left, r.neg(far_cos), far_cos), r.mul(sinh, cos)),
-        e.where(far, far_sin, r.mul(cosh, sin)),
+        e.where(far, far_cos, e.mul(cosh, cos)),
+        e.where(far, e.where(is_left, r.neg(far_sin), far_sin), e.mul(sinh, sin)),
+        e.where(far, e.where(is_left, r.neg(far_cos), far_cos), e.mul(sinh, cos)),
+        e.where(far, far_sin, e.mul(cosh, sin)),
     )
 
 
@@ -72,11 +72,11 @@ def sinh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     _, _, real, imag = _times_cosh_sinh(x, sin, cos)
-    zero, nan = r.number(x, 0.0), r.number(x, NAN)
+    zero, nan = e.const(x, 0.0), e.const(x, NAN)
     turns = r.is_finite(y)
     unlimited = r.is_infinite(x)
     straight = e.both(unlimited, turns)
-    infinity = r.number(x, INFINITY)
+    infinity = e.const(x, INFINITY)
     below = e.less(x, zero)
     real = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(cos), cos)), real)
     imag = e.where(straight, r.signed_as(infinity, sin), imag)
@@ -91,7 +91,7 @@ def cosh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     real, imag, _, _ = _times_cosh_sinh(x, sin, cos)
-    zero, nan, infinity = (r.number(x, value) for value in (0.0, NAN, INFINITY))
+    zero, nan, infinity = (e.const(x, value) for value in (0.0, NAN, INFINITY))
     turns = r.is_finite(y)
     unlimited = r.is_infinite(x)
     straight = e.both(unlimited, turns)
@@ -102,7 +102,7 @@ def cosh(z: ComplexPair, narrow: bool) -> ComplexPair:
     real, imag = e.where(has_no_angle, infinity, real), e.where(has_no_angle, nan, imag)
     imag = e.where(e.both(r.is_zero(x), e.opposite(turns)), zero, imag)
     flat = r.is_zero(y)
-    side = e.where(r.is_nan(x), y, r.mul(y, r.clip(x, -1.0, 1.0)))
+    side = e.where(r.is_nan(x), y, e.mul(y, r.clip(x, -1.0, 1.0)))
     return ComplexPair(e.where(e.both(unlimited, flat), infinity, real), e.where(flat, side, imag))
 
 
@@ -110,18 +110,18 @@ def tanh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     _, s = _cosh_sinh(x)
-    square = r.mul(s, s)
-    rho = r.sqrt(r.plus(square, 1.0))
-    below = r.add(r.mul(cos, cos), square)  # sums of squares: a tangent would overflow near its poles
+    square = e.mul(s, s)
+    rho = r.sqrt(e.add(square, 1.0))
+    below = e.add(e.mul(cos, cos), square)  # sums of squares: a tangent would overflow near its poles
     is_pole = r.is_zero(below)
-    below = e.where(is_pole, r.number(x, 1.0), below)
-    real = e.where(is_pole, x, r.div(r.mul(rho, s), below))
-    imag = e.where(is_pole, r.div(sin, cos), r.div(r.mul(sin, cos), below))
+    below = e.where(is_pole, e.const(x, 1.0), below)
+    real = e.where(is_pole, x, e.div(e.mul(rho, s), below))
+    imag = e.where(is_pole, e.div(sin, cos), e.div(e.mul(sin, cos), below))
     far = r.above(r.magnitude(x), _FAR)
-    one, zero, nan = (r.number(x, value) for value in (1.0, 0.0, NAN))
-    fade = r.exp(r.times(r.magnitude(x), -2.0))
+    one, zero, nan = (e.const(x, value) for value in (1.0, 0.0, NAN))
+    fade = r.exp(e.mul(r.magnitude(x), -2.0))
     real = e.where(far, r.signed_as(one, x), real)
-    imag = e.where(far, r.mul(r.times(r.mul(sin, cos), 4.0), fade), imag)
+    imag = e.where(far, e.mul(e.mul(e.mul(sin, cos), 4.0), fade), imag)
     turns = r.is_finite(y)
     imag = e.where(e.both(r.is_infinite(x), e.opposite(turns)), r.signed_as(zero, y), imag)
     real = e.where(e.both(r.is_zero(x), e.opposite(turns)), x, real)
@@ -137,17 +137,17 @@ def tanh(z: ComplexPair, narrow: bool) -> ComplexPair:
 def _asinh(x: Symbol) -> Symbol:
     """Return the inverse hyperbolic sine of a real number."""
     long = r.magnitude(x)
-    square = r.mul(long, long)
-    near = r.log1p(r.add(long, r.div(square, r.plus(r.sqrt(r.plus(square, 1.0)), 1.0))))
-    far = r.plus(r.log(long), r.LN_2)
+    square = e.mul(long, long)
+    near = r.log1p(e.add(long, e.div(square, e.add(r.sqrt(e.add(square, 1.0)), 1.0))))
+    far = e.add(r.log(long), r.LN_2)
     return r.signed_as(e.where(r.above(long, _LARGE), far, near), x)
 
 
 def _roots(z: ComplexPair) -> tuple[ComplexPair, ComplexPair]:
     """Return the square roots of 1 - z and of 1 + z."""
-    one = r.number(z.real, 1.0)
-    return square_root(ComplexPair(r.sub(one, z.real), r.neg(z.imag))), square_root(
-        ComplexPair(r.add(one, z.real), z.imag)
+    one = e.const(z.real, 1.0)
+    return square_root(ComplexPair(e.sub(one, z.real), r.neg(z.imag))), square_root(
+        ComplexPair(e.add(one, z.real), z.imag)
     )
 
 
@@ -158,23 +158,23 @@ def _is_large(z: ComplexPair) -> Symbol:
 def acos(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     less, more = _roots(z)
-    real = r.times(r.atan2(less.real, more.real), 2.0)
-    imag = _asinh(r.sub(r.mul(more.real, less.imag), r.mul(more.imag, less.real)))
+    real = e.mul(r.atan2(less.real, more.real), 2.0)
+    imag = _asinh(e.sub(e.mul(more.real, less.imag), e.mul(more.imag, less.real)))
     far = _is_large(z)
     real = e.where(far, r.atan2(r.magnitude(y), x), real)
-    imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), r.neg(y)), imag)
-    quarter = r.number(x, r.PI / 2)
+    imag = e.where(far, r.signed_as(e.add(log_of_size(z, narrow), r.LN_2), r.neg(y)), imag)
+    quarter = e.const(x, r.PI / 2)
     return ComplexPair(e.where(r.is_zero(x), quarter, real), imag)
 
 
 def asin(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     less, more = _roots(z)
-    real = r.atan2(x, r.sub(r.mul(less.real, more.real), r.mul(less.imag, more.imag)))
-    imag = _asinh(r.sub(r.mul(less.real, more.imag), r.mul(less.imag, more.real)))
+    real = r.atan2(x, e.sub(e.mul(less.real, more.real), e.mul(less.imag, more.imag)))
+    imag = _asinh(e.sub(e.mul(less.real, more.imag), e.mul(less.imag, more.real)))
     far = _is_large(z)
     real = e.where(far, r.atan2(x, r.magnitude(y)), real)
-    imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), y), imag)
+    imag = e.where(far, r.signed_as(e.add(log_of_size(z, narrow), r.LN_2), y), imag)
     return ComplexPair(e.where(r.is_zero(x), x, real), imag)
 
 
@@ -185,23 +185,23 @@ def acosh(z: ComplexPair, narrow: bool) -> ComplexPair:
 
 def atanh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
-    one, zero, quarter = (r.number(x, value) for value in (1.0, 0.0, r.PI / 2))
+    one, zero, quarter = (e.const(x, value) for value in (1.0, 0.0, r.PI / 2))
     long, high = r.magnitude(x), r.magnitude(y)
-    less = r.sub(one, long)
-    below = r.add(r.mul(less, less), r.mul(y, y))
-    real = r.times(r.log1p(r.div(r.times(long, 4.0), below)), 0.25)
-    at_one = e.both(e.equal(long, one), e.less(high, r.number(high, 2.0**-60)))
-    real = e.where(at_one, r.times(r.sub(r.number(x, r.LN_2), r.log(high)), 0.5), real)
-    imag = r.times(r.atan2(r.times(y, 2.0), r.sub(r.mul(less, r.add(one, long)), r.mul(y, y))), 0.5)
+    less = e.sub(one, long)
+    below = e.add(e.mul(less, less), e.mul(y, y))
+    real = e.mul(r.log1p(e.div(e.mul(long, 4.0), below)), 0.25)
+    at_one = e.both(e.equal(long, one), e.below(high, 2.0**-60))
+    real = e.where(at_one, e.mul(e.sub(e.const(x, r.LN_2), r.log(high)), 0.5), real)
+    imag = e.mul(r.atan2(e.mul(y, 2.0), e.sub(e.mul(less, e.add(one, long)), e.mul(y, y))), 0.5)
     far = _is_large(z)
-    half = ComplexPair(r.times(long, 0.5), r.times(y, 0.5))  # half of an overflowing magnitude is finite
+    half = ComplexPair(e.mul(long, 0.5), e.mul(y, 0.5))  # half of an overflowing magnitude is finite
     length = size(half)
-    real = e.where(far, r.times(r.div(r.div(half.real, length), length), 0.5), real)
+    real = e.where(far, e.mul(e.div(e.div(half.real, length), length), 0.5), real)
     real = e.where(e.either(r.is_infinite(x), r.is_infinite(y)), zero, real)
     imag = e.where(far, r.signed_as(quarter, y), imag)
-    imag = e.where(e.either(r.is_nan(y), e.both(r.is_nan(x), r.is_finite(y))), r.number(x, NAN), imag)
+    imag = e.where(e.either(r.is_nan(y), e.both(r.is_nan(x), r.is_finite(y))), e.const(x, NAN), imag)
     lost = e.both(r.is_nan(y), e.opposite(e.either(r.is_zero(x), r.is_infinite(x))))
-    real = e.where(lost, r.number(x, NAN), real)
+    real = e.where(lost, e.const(x, NAN), real)
     real = r.signed_as(real, x)
     return ComplexPair(e.where(r.is_zero(x), x, real), imag)
 
