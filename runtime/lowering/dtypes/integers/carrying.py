@@ -96,11 +96,10 @@ class Widths(Policy[Rewrite]):
         """Wrap an output, or convert it to digits; the unwrapped value loses its name if an output needs that."""
         if not isinstance(symbol.type, TensorType) or not concerns(symbol.type):
             return
+        self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         if is_wide(symbol):
-            self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
             self.rewrite.bind(symbol, self.digits(symbol))
             return
-        self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         loose = self.rewrite.of(symbol)
         exact = self.exact(symbol)
         if exact is not loose and loose.given_name in labels and isinstance(loose.producer, Node):
@@ -179,7 +178,7 @@ class Widths(Policy[Rewrite]):
         if value is None:
             producer = symbol.producer
             if isinstance(producer, Constant):
-                value = conversions.of_constant(self.limbs, self._any(), producer.array)
+                value = conversions.of_constant(self.limbs, self.new.build.scalar(0, U64), producer.array)
             elif isinstance(producer, Input) and self._outer is None:  # a fed value may exceed the width
                 value = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
             else:
@@ -219,9 +218,6 @@ class Widths(Policy[Rewrite]):
         if value is None:
             value = self._exact_values[symbol.id] = self.limbs.wrapped(self.value(symbol), symbol.dtype)
         return value
-
-    def _any(self) -> Symbol:
-        return self.new.build.scalar(0, U64)
 
     def with_interval(self, symbol: Symbol, interval: Interval) -> Symbol:
         """Record the interval of a Symbol of the new graph, and return it."""

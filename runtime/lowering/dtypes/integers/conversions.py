@@ -11,7 +11,7 @@ from graphcore.arrays.big_integers import DIGIT, count_of
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol, present
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, of_array, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue, is_window
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue, is_window, window_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 
@@ -38,8 +38,7 @@ def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Wi
         if place == count - 1 and limits is not None:
             window = window.intersection(limits >> (DIGIT * place))
         limbs.append(Limb(e.cast_within(digit, U64), window))
-    lows = sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(limbs))
-    interval = Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs)))
+    interval = window_of(limbs)
     return WideValue(tuple(limbs), interval if limits is None else interval.intersection(limits))
 
 
@@ -80,8 +79,7 @@ def of_constant(limbs: Limbs, like: Symbol, array: np.ndarray[tuple[int, ...], n
     if not array.ndim:
         return of_number(limbs, interval.lo)
     if is_window(interval):
-        low = (array.astype(object) % (1 << 64)).astype(np.uint64)
-        return WideValue((Limb(like.graph.build.constant(np.asarray(low), U64), interval),), interval)
+        return WideValue((_constant_limb(like, array),), interval)
     pieces = []
     rest = array
     count = count_of(max(interval.lo.bit_length(), interval.hi.bit_length()) + 1)

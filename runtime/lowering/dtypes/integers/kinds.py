@@ -8,7 +8,7 @@ from typing import Any
 from graphcore.arrays.big_integers import count_of
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol, present
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import bodies
 from graphcore.operators import EVERY, ONNX, ROWS, Trait, having
 from graphcore.promotion.allo import MOVES
@@ -131,9 +131,4 @@ def _low_of_wide(node: Node, used: int) -> Collection[int] | None:
 
 def _is_small(symbol: Symbol | None) -> bool:
     value = known_scalar(symbol)
-    return (
-        value is not None
-        and isinstance(symbol, Symbol)
-        and isinstance(symbol.producer, Constant)
-        and abs(value) < 1 << 62
-    )
+    return value is not None and abs(value) < 1 << 62

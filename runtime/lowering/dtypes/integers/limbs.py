@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 from graphcore.arrays.big_integers import DIGIT, count_of
@@ -100,8 +101,7 @@ class Limbs:
     def masked(self, a: Limb, mask: int) -> Limb:
         """Return the bits of a limb that are set in `mask`."""
         if a.symbol is None:
-            value = a.window.lo & mask
-            return self.number(value)
+            return self.number(a.window.lo & mask)
         if a.window.lo >= 0 and a.window.hi <= mask:
             return a
         if mask == _LOW:  # two casts are faster
@@ -228,14 +228,13 @@ class Limbs:
     # Values
 
     def add(self, a: WideValue, b: WideValue, max_limbs: int) -> WideValue:
-        return self.summed(_columns_of(a, b), max_limbs, a.interval + b.interval)
+        columns = list(zip_longest(a.limbs, b.limbs, fillvalue=ZERO))
+        return self.summed(columns, max_limbs, a.interval + b.interval)
 
     def subtract(self, a: WideValue, b: WideValue, max_limbs: int) -> WideValue:
         b = self._reversible(b)
         columns: list[list[Limb]] = []
-        for i in range(max(len(a.limbs), len(b.limbs))):
-            x = a.limbs[i] if i < len(a.limbs) else ZERO
-            y = b.limbs[i] if i < len(b.limbs) else ZERO
+        for x, y in zip_longest(a.limbs, b.limbs, fillvalue=ZERO):
             window = x.window + -y.window
             if y.symbol is not None and is_window(window):
                 columns.append([Limb(e.emit("Sub", self.symbol(x), y.symbol), window)])
@@ -379,16 +378,14 @@ def _value(limbs: Sequence[Limb], interval: Interval | None) -> WideValue:
     significant = list(limbs) or [ZERO]
     while len(significant) > 1 and significant[-1].is_zero:
         significant.pop()
-    window = Interval(
-        sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(significant)),
-        sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(significant)),
-    )
+    window = window_of(significant)
     return WideValue(tuple(significant), window if interval is None else interval.intersection(window))
 
 
-def _columns_of(a: WideValue, b: WideValue) -> list[list[Limb]]:
-    count = max(len(a.limbs), len(b.limbs))
-    return [[*a.limbs[i : i + 1], *b.limbs[i : i + 1]] for i in range(count)]
+def window_of(limbs: Sequence[Limb]) -> Interval:
+    """Return the interval that follows from the windows of limbs."""
+    windows = [limb.window for limb in limbs]
+    return Interval(*(sum(end << (DIGIT * i) for i, end in enumerate(ends)) for ends in zip(*windows, strict=True)))
 
 
 def _are_digits(limbs: Sequence[Limb]) -> bool:

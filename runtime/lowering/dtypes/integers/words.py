@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcore.arrays import big_integers
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.definitions import body, finish
@@ -53,7 +54,7 @@ def of_digits(digits: Symbol, dtype: DType, order: Sequence[int] | None = None) 
 
 def to_digits(words: Symbol, dtype: DType) -> Symbol:
     """Return the uint32 digits of words, along a last axis; the sign or zeros fill the last digit."""
-    rank, count = words.rank, words_to_digits(dtype)
+    rank, count = words.rank, big_integers.count_of(dtype.bits)
     shape = _shape([Dim(count), *words.shape[1:]])
     last = count_of(dtype) - 1
     build = words.graph.build
@@ -67,13 +68,9 @@ def to_digits(words: Symbol, dtype: DType) -> Symbol:
     return e.emit("Transpose", e.cast_within(pairs, _U32), shape=turned, perm=[*range(1, rank), 0])
 
 
-def words_to_digits(dtype: DType) -> int:
-    return -(-dtype.bits // DIGIT)
-
-
 def _wrap_last(digits: Symbol, dtype: DType) -> Symbol:
     """Return digits of int64 along the first axis with the last one wrapped to the width."""
-    count, bits = words_to_digits(dtype), dtype.bits % DIGIT
+    count, bits = big_integers.count_of(dtype.bits), dtype.bits % DIGIT
     masks = [(1 << DIGIT) - 1] * (count - 1) + [(1 << bits) - 1]
     low = e.emit("BitwiseAnd", digits, along(digits, masks, _I64, digits.rank))
     if dtype.is_unsigned:
@@ -86,7 +83,9 @@ def unsigned(digits: Symbol, dtype: DType) -> Symbol:
     """Return uint32 digits along a last axis modulo 2^bits: bits above the width are cleared."""
     if not dtype.bits % DIGIT:
         return digits
-    masks = np.array([(1 << DIGIT) - 1] * (words_to_digits(dtype) - 1) + [(1 << dtype.bits % DIGIT) - 1], np.uint32)
+    masks = np.array(
+        [(1 << DIGIT) - 1] * (big_integers.count_of(dtype.bits) - 1) + [(1 << dtype.bits % DIGIT) - 1], np.uint32
+    )
     return e.emit("BitwiseAnd", digits, digits.graph.build.constant(masks, _U32))
 
 
@@ -95,7 +94,7 @@ def exact(digits: Symbol, dtype: DType) -> Symbol:
     result = unsigned(digits, dtype)
     if result is digits or dtype.is_unsigned:
         return result
-    signs = np.array([0] * (words_to_digits(dtype) - 1) + [1 << (dtype.bits % DIGIT - 1)], np.int64)
+    signs = np.array([0] * (big_integers.count_of(dtype.bits) - 1) + [1 << (dtype.bits % DIGIT - 1)], np.int64)
     sign_bits = digits.graph.build.constant(signs, _I64)
     result = e.emit("Sub", e.emit("BitwiseXor", e.cast_within(result, _I64), sign_bits), sign_bits)
     return e.cast_within(result, _U32)
@@ -121,12 +120,12 @@ def multiplied(x: Symbol, y: Symbol, *terms: Symbol) -> Symbol:
     columns = _columns(x, y, "Mul", y.shape)
     for term in terms:
         columns = e.emit("Add", columns, aligned(term, y.rank), shape=y.shape)
-    return _propagate_carries(columns, _without_first(y.shape))
+    return propagate_carries(columns)[1]
 
 
 def contracted(x: Symbol, y: Symbol, shape: Shape) -> Symbol:
     """Return the matrix product of words, in the shape of the result with its words along the first axis."""
-    return _propagate_carries(_columns(x, y, "MatMul", shape), _without_first(shape))
+    return propagate_carries(_columns(x, y, "MatMul", shape))[1]
 
 
 def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
@@ -146,20 +145,20 @@ def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
     return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, shape), attributes)
 
 
-def _propagate_carries(columns: Symbol, shape: Shape) -> Symbol:
-    """Return integers along the first axis as words; the carry out of the last one is dropped."""
-    graph = columns.graph
+def propagate_carries(columns: Symbol) -> tuple[Symbol, Symbol]:
+    """Return integers along the first axis as words, after the carry out of the last one, which may be negative."""
+    graph, shape = columns.graph, _without_first(columns.shape)
     types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
     with body(graph, "carry", types) as step:
         carry, column = step.inputs
         total = e.emit("Add", column, carry)
-        above = e.emit("Div", total, e.const(total, _BASE))
-        finish(step, [above, e.emit("Sub", total, e.emit("Mul", above, e.const(above, _BASE)))])
+        low = e.emit("BitwiseAnd", total, e.const(total, _BASE - 1))
+        finish(step, [e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low])
     first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
     start = e.emit("Mul", first, e.const(first, 0))
     attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
-    results = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
-    return results[1]
+    carry, result = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
+    return carry, result
 
 
 def _without_first(shape: Shape) -> Shape:

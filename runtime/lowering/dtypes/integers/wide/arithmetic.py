@@ -17,7 +17,7 @@ from graphcore.runtime.lowering.dtypes.integers.intervals import (
     reduced_count,
 )
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, Limb, WideValue
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, Limb, Limbs, WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.long_division import limbs_divided
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
@@ -41,24 +41,15 @@ def _add(on: Widths, node: Node) -> Sequence[Result]:
     return (total,)
 
 
-def _subtract(on: Widths, node: Node) -> Sequence[Result]:
-    x, y = operands(on, node)
-    return (on.limbs.subtract(x, y, max_limbs(node)),)
-
-
 def _multiply(on: Widths, node: Node) -> Sequence[Result]:
+    """Multiply two operands; Fma adds a third."""
     if long_division.is_long(node):
         return long_division.multiplied(on, node)
-    x, y = operands(on, node)
-    return (on.limbs.multiply(x, y, max_limbs(node)),)
-
-
-def _multiply_add(on: Widths, node: Node) -> Sequence[Result]:
-    if long_division.is_long(node):
-        return long_division.multiplied(on, node)
-    x, y, z = operands(on, node)
-    product = on.limbs.multiply(x, y, max_limbs(node))
-    return (on.limbs.add(product, z, max_limbs(node)),)
+    x, y, *terms = operands(on, node)
+    result = on.limbs.multiply(x, y, max_limbs(node))
+    for term in terms:
+        result = on.limbs.add(result, term, max_limbs(node))
+    return (result,)
 
 
 def _square(on: Widths, node: Node) -> Sequence[Result]:
@@ -69,27 +60,14 @@ def _square(on: Widths, node: Node) -> Sequence[Result]:
     return (WideValue(result.limbs, result.interval.intersection(Interval(0, x.interval.size**2))),)
 
 
-def _negate(on: Widths, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (on.limbs.negate(x),)
-
-
-def _abs(on: Widths, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node, exact=True)
-    if x.interval.lo >= 0:
-        return (x,)
-    result = on.limbs.where(on.limbs.negative_mask(x), on.limbs.negate(x), x)
-    return (WideValue(result.limbs, Interval(0, x.interval.size)),)
-
-
 def _sign(on: Widths, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node, exact=True)
     limbs = on.limbs
     some = e.cast_within(e.opposite(limbs.zero_mask(x)), U64)
     if x.interval.lo >= 0:
-        return (WideValue((Limb(some, Interval(0, 1)),), Interval(0, 1)),)
+        return (conversions.widened(some, Interval(0, 1)),)
     twice = e.emit("Mul", e.cast_within(limbs.negative_mask(x), U64), e.const(some, 2))
-    return (WideValue((Limb(e.emit("Sub", some, twice), Interval(-1, 1)),), Interval(-1, 1)),)
+    return (conversions.widened(e.emit("Sub", some, twice), Interval(-1, 1)),)
 
 
 def _sum(on: Widths, node: Node) -> Sequence[Result]:
@@ -108,11 +86,18 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
     return (on.limbs.summed(limbs, max_limbs(node), x.interval * terms),)
 
 
-def _divided(on: Widths, node: Node) -> tuple[WideValue, WideValue, WideValue, WideValue]:
-    """Return x, y, and the quotient and remainder of their magnitudes."""
-    x, y = operands(on, node, exact=True)
-    quotient, rest = limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
-    return x, y, quotient, rest
+def _division(
+    result: Callable[[Widths, Node, WideValue, WideValue, WideValue, WideValue], WideValue],
+) -> Rule:
+    """Return the rule of a division. result: of x, y, and the quotient and remainder of their magnitudes."""
+
+    def build(on: Widths, node: Node) -> Sequence[Result]:
+        if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
+            return long_division.divided(on, node)
+        x, y = operands(on, node, exact=True)
+        return (result(on, node, x, y, *limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))),)
+
+    return build
 
 
 def _magnitude(on: Widths, x: WideValue) -> WideValue:
@@ -140,35 +125,24 @@ def _have_opposite_signs(on: Widths, x: WideValue, y: WideValue) -> Symbol | Non
     return e.emit("Xor", left, right)
 
 
-def _divide(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
-        return long_division.divided(on, node)
-    x, y, quotient, _ = _divided(on, node)
-    return (_signed(on, quotient, _have_opposite_signs(on, x, y)),)
-
-
-def _floor_divide(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
-        return long_division.divided(on, node)
-    x, y, quotient, rest = _divided(on, node)
+def _floor_divided(
+    on: Widths, node: Node, x: WideValue, y: WideValue, quotient: WideValue, rest: WideValue
+) -> WideValue:
     opposed = _have_opposite_signs(on, x, y)
     if opposed is None:
-        return (quotient,)
+        return quotient
     inexact = e.both(opposed, e.opposite(on.limbs.zero_mask(rest)))
-    step = WideValue((Limb(e.cast_within(inexact, U64), Interval(0, 1)),), Interval(0, 1))
-    return (on.limbs.subtract(_signed(on, quotient, opposed), step, max_limbs(node)),)
+    step = conversions.widened(inexact, Interval(0, 1))
+    return on.limbs.subtract(_signed(on, quotient, opposed), step, max_limbs(node))
 
 
-def _modulo(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
-        return long_division.divided(on, node)
-    x, y, _, rest = _divided(on, node)
+def _modulo(on: Widths, node: Node, x: WideValue, y: WideValue, _: WideValue, rest: WideValue) -> WideValue:
     rest = _signed(on, rest, _negative_mask(on, x))
     opposed = _have_opposite_signs(on, x, y)
     if node.attributes.get("fmod") or opposed is None:
-        return (rest,)
+        return rest
     differs = e.both(opposed, e.opposite(on.limbs.zero_mask(rest)))
-    return (on.limbs.where(differs, on.limbs.add(rest, y, UNLIMITED), rest),)
+    return on.limbs.where(differs, on.limbs.add(rest, y, UNLIMITED), rest)
 
 
 # Bitwise logic and shifts of wide integers.
@@ -186,11 +160,6 @@ def _bitwise(op_type: str, rule: Callable[[Sequence[Interval]], Interval]) -> Ru
         return (WideValue(tuple(limbs), rule((x.interval, y.interval))),)
 
     return build
-
-
-def _not(on: Widths, node: Node) -> Sequence[Result]:
-    (x,) = operands(on, node)
-    return (on.limbs.inverted(x),)
 
 
 def _shift_left(on: Widths, node: Node) -> Sequence[Result]:
@@ -275,33 +244,18 @@ def _floor_shift(on: Widths, x: WideValue, count: int) -> WideValue:
 # Comparisons, maxima and minima of wide integers.
 
 
-def _less(on: Widths, node: Node, *, swap: bool = False) -> Symbol:
-    x, y = operands(on, node, exact=True)
-    if swap:
-        x, y = y, x
-    return on.limbs.negative_mask(filled_out(on, node, on.limbs.subtract(x, y, UNLIMITED)))
+def _compared(test: Callable[[Limbs, WideValue], Symbol], *, swap: bool = False, opposite: bool = False) -> Rule:
+    """Return the rule of a comparison by a test of the difference."""
 
-
-def _compared(*, swap: bool, opposite: bool) -> Rule:
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        mask = _less(on, node, swap=swap)
-        return (_truth(node, e.opposite(mask) if opposite else mask),)
-
-    return build
-
-
-def _equal(*, opposite: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
         x, y = operands(on, node, exact=True)
-        mask = on.limbs.zero_mask(filled_out(on, node, on.limbs.subtract(x, y, UNLIMITED)))
-        return (_truth(node, e.opposite(mask) if opposite else mask),)
+        difference = on.limbs.subtract(*((y, x) if swap else (x, y)), UNLIMITED)
+        mask = test(on.limbs, filled_out(on, node, difference))
+        mask = e.opposite(mask) if opposite else mask
+        dtype = node.outputs[0].dtype
+        return (mask if dtype is DType.bool else e.cast_within(mask, dtype.storage),)
 
     return build
-
-
-def _truth(node: Node, mask: Symbol) -> Symbol:
-    dtype = node.outputs[0].dtype
-    return mask if dtype is DType.bool else e.cast_within(mask, dtype.storage)
 
 
 def _extreme(*, greatest: bool) -> Rule:
@@ -333,29 +287,29 @@ def _clip(on: Widths, node: Node) -> Sequence[Result]:
 RULES: dict[str, Rule] = {
     "Add": _add,
     "Sum": _add,
-    "Sub": _subtract,
+    "Sub": lambda on, node: (on.limbs.subtract(*operands(on, node), max_limbs(node)),),
     "Mul": _multiply,
-    "Fma": _multiply_add,
+    "Fma": _multiply,
     "Square": _square,
-    "Neg": _negate,
-    "Abs": _abs,
+    "Neg": lambda on, node: (on.limbs.negate(*operands(on, node)),),
+    "Abs": lambda on, node: (_magnitude(on, *operands(on, node, exact=True)),),
     "Sign": _sign,
     "ReduceSum": _sum,
-    "Div": _divide,
-    "FloorDiv": _floor_divide,
-    "Mod": _modulo,
+    "Div": _division(lambda on, node, x, y, quotient, _: _signed(on, quotient, _have_opposite_signs(on, x, y))),
+    "FloorDiv": _division(_floor_divided),
+    "Mod": _division(_modulo),
     "BitwiseAnd": _bitwise("BitwiseAnd", bitwise_and),
     "BitwiseOr": _bitwise("BitwiseOr", bitwise_or),
     "BitwiseXor": _bitwise("BitwiseXor", bitwise_or),
-    "BitwiseNot": _not,
+    "BitwiseNot": lambda on, node: (on.limbs.inverted(*operands(on, node)),),
     "ShiftLeft": _shift_left,
     "ShiftRight": _shift_right,
-    "Equal": _equal(opposite=False),
-    "NotEqual": _equal(opposite=True),
-    "Less": _compared(swap=False, opposite=False),
-    "Greater": _compared(swap=True, opposite=False),
-    "LessOrEqual": _compared(swap=True, opposite=True),
-    "GreaterOrEqual": _compared(swap=False, opposite=True),
+    "Equal": _compared(Limbs.zero_mask),
+    "NotEqual": _compared(Limbs.zero_mask, opposite=True),
+    "Less": _compared(Limbs.negative_mask),
+    "Greater": _compared(Limbs.negative_mask, swap=True),
+    "LessOrEqual": _compared(Limbs.negative_mask, swap=True, opposite=True),
+    "GreaterOrEqual": _compared(Limbs.negative_mask, opposite=True),
     "Max": _extreme(greatest=True),
     "Min": _extreme(greatest=False),
     "Clip": _clip,

@@ -45,7 +45,7 @@ def divided(on: Widths, node: Node) -> Sequence[Result]:
     quotient, rest = _divided(x, e.where(is_zero, words.one(y, dtype, len(whole)), y))
     result = _result(node, quotient, rest, y, signs)
     result = e.where(is_zero, e.const(result, 0), result)
-    return (WideDigits(words.to_digits(_propagate_carries(result)[1], dtype)),)
+    return (WideDigits(words.to_digits(words.propagate_carries(result)[1], dtype)),)
 
 
 def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[Symbol | None]) -> Symbol:
@@ -66,11 +66,6 @@ def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[S
     return e.where(opposed, e.emit("Neg", quotient), quotient)
 
 
-def _first(x: Symbol, place: int) -> Symbol:
-    """Return one word, along an axis of length 1."""
-    return e.emit("Gather", x, x.graph.build.vector([place]), shape=_one(x.shape), axis=0)
-
-
 def _one(shape: Shape) -> Shape:
     return _shape([Dim(1), *shape[1:]])
 
@@ -87,7 +82,8 @@ def _sign(x: Symbol, dtype: DType) -> Symbol | None:
         return None
     last = words.count_of(dtype) - 1
     bit = 1 << (dtype.bits - 1 - words.BITS * last)
-    return e.opposite(e.less(_first(x, last), e.const(x, bit)))
+    top = e.emit("Gather", x, x.graph.build.vector([last]), shape=_one(x.shape), axis=0)
+    return e.opposite(e.less(top, e.const(x, bit)))
 
 
 def _magnitude(x: Symbol, negative: Symbol | None, dtype: DType) -> Symbol:
@@ -95,7 +91,7 @@ def _magnitude(x: Symbol, negative: Symbol | None, dtype: DType) -> Symbol:
         return x
     last = words.count_of(dtype) - 1
     end = words.along(x, [0] * last + [1 << (dtype.bits - words.BITS * last)], _I64, x.rank)
-    return _propagate_carries(e.where(negative, e.emit("Sub", end, x, shape=x.shape), x))[1]
+    return words.propagate_carries(e.where(negative, e.emit("Sub", end, x, shape=x.shape), x))[1]
 
 
 def _is_zero(x: Symbol) -> Symbol:
@@ -138,10 +134,11 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         "scan_output_axes": [0], "scan_output_directions": [1],
     }  # fmt: skip
     rest, quotient = graph.build.emit_many("Scan", (start, x), [types[0], x.type], attributes)
-    carry, rest = _propagate_carries(rest)
+    carry, rest = words.propagate_carries(rest)
+    carry = e.emit("Unsqueeze", carry, e.ints(carry, [0]), shape=_one(rest.shape))
     below = e.cast_within(e.less(carry, e.const(carry, 0)), _I64)
     whole = e.emit("Add", rest, e.emit("Mul", below, divisor, shape=longer))
-    rest = _rows(_propagate_carries(whole)[1], 0, count)
+    rest = _rows(words.propagate_carries(whole)[1], 0, count)
     return e.emit("Sub", quotient, _lowest(quotient, below)), rest
 
 
@@ -176,23 +173,6 @@ def _pass_excess_on(x: Symbol, nothing_like: Symbol) -> Symbol:
     zero = e.emit("Mul", nothing_like, e.const(x, 0))
     below = e.emit("Concat", zero, _rows(carry, 0, int(x.shape[0]) - 1), shape=x.shape, axis=0)
     return e.emit("Add", low, below)
-
-
-def _propagate_carries(columns: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the carry out of the last word, negative for negative numbers, with an axis of length 1; and words."""
-    graph, shape = columns.graph, _shape(columns.shape[1:])
-    types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
-    with body(graph, "carry", types) as step:
-        carry, column = step.inputs
-        total = e.emit("Add", column, carry)
-        low = e.emit("BitwiseAnd", total, e.const(total, _BASE - 1))
-        finish(step, [e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low])
-    first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
-    start = e.emit("Mul", first, e.const(first, 0))
-    attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
-    beyond, result = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
-    last = e.emit("Unsqueeze", beyond, e.ints(beyond, [0]), shape=_one(columns.shape))
-    return last, result
 
 
 # Products of integers of thousands of bits: multiplying limbs one by one takes as many nodes as the square of their
@@ -265,7 +245,7 @@ def limbs_divided(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, 
     """Return the floored quotient and the remainder of two nonnegative integers; 0 and 0 if y is 0."""
     is_zero = None if y.interval.lo > 0 else limbs.zero_mask(y)
     if is_zero is not None:
-        one = WideValue((Limb(e.cast_within(is_zero, U64), Interval(0, 1)),), Interval(0, 1))
+        one = conversions.widened(is_zero, Interval(0, 1))
         y = WideValue(limbs.add(y, one, UNLIMITED).limbs, Interval(1, max(1, y.interval.hi)))
     by_digit = y.interval.hi < 1 << DIGIT
     quotient, rest = _by_digit(limbs, x, y) if by_digit else _by_number(limbs, x, y)
@@ -311,7 +291,7 @@ def _by_number(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, Wid
         rest = _shorten(limbs, limbs.subtract(rest, product, UNLIMITED), remainder_bounds)
     below = limbs.negative_mask(rest)
     rest = limbs.where(below, limbs.add(rest, y, UNLIMITED), rest)
-    step = WideValue((Limb(e.cast_within(below, U64), Interval(0, 1)),), Interval(0, 1))
+    step = conversions.widened(below, Interval(0, 1))
     quotient = limbs.subtract(WideValue(tuple(quotients), Interval(0, x.interval.hi + 1)), step, UNLIMITED)
     return WideValue(quotient.limbs, Interval(0, x.interval.hi)), WideValue(rest.limbs, Interval(0, max_divisor - 1))
 

@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue, window_of
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, max_limbs, refused
 from graphcore.types.dims import Dim
@@ -109,7 +109,7 @@ def _contract(
         each = each * interval
     number = Interval(0, MAX_TERMS) if terms is None else Interval(terms, terms)
     result = limbs.summed(columns, max_limbs(node), each * number)
-    return result if places == all_places else WideValue(result.limbs, _interval_of(result))
+    return result if places == all_places else WideValue(result.limbs, window_of(result.limbs))
 
 
 def _of_equal_weight(words: Sequence[Sequence[Symbol]], place: int) -> list[list[Symbol]]:
@@ -119,12 +119,6 @@ def _of_equal_weight(words: Sequence[Sequence[Symbol]], place: int) -> list[list
     first, second = words
     pairs = [(i, place - i) for i in range(len(first)) if 0 <= place - i < len(second)]
     return [[first[i] for i, _ in pairs], [second[j] for _, j in pairs]]
-
-
-def _interval_of(value: WideValue) -> Interval:
-    """Return the interval that follows from the windows of limbs."""
-    lows = sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(value.limbs))
-    return Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(value.limbs)))
 
 
 def _operand(on: Widths, symbol: Symbol | None) -> _WideOperand:

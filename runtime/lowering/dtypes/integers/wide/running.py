@@ -26,7 +26,7 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _I64 = DType.int64
 _END = (1 << 63) - 1
@@ -67,7 +67,9 @@ def _product(on: Widths, node: Node) -> Sequence[Result]:
     last = rows
     if rows.shape[1] != 1:
         last = _multiply_halves(rows)
-    result = e.emit("Gather", last, on.new.build.scalar(0, _I64), shape=_without(rows.shape, 1), axis=1)
+    result = e.emit(
+        "Gather", last, on.new.build.scalar(0, _I64), shape=_shape([rows.shape[0], *rows.shape[2:]]), axis=1
+    )
     digits = words.to_digits(result, x.dtype)
     if node.attributes.get("keepdims", 1):
         shape = _shape([*out.shape, digits.shape[-1]])
@@ -236,10 +238,6 @@ def _with_rows(shape: Shape, count: Dim) -> Shape:
     return _shape([shape[0], count, *shape[2:]])
 
 
-def _without(shape: Shape, axis: int) -> Shape:
-    return _shape([d for i, d in enumerate(shape) if i != axis])
-
-
 # Powers of wide integers: squared and multiplied in a Loop over the bits of the exponents.
 #
 # A small constant power needs no Loop. The Loop has as many nodes for every width: see `words`.
@@ -292,15 +290,10 @@ def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> WideDigit
     one = words.one(x, dtype, square.rank)
     start = e.where(_choice(square, [True, False]), one, square)
     trips = _trips(exponent, counted, digits, 0 if start.shape[2:] == shape else 1)
-    last = x.graph.build.emit(
-        "Loop", (trips, None, start), _wider(start, shape), {"body": _step(start, one, digits, shape)}
-    )
+    type_ = tensor_type(_I64, _shape([*start.shape[:2], *shape]))
+    last = x.graph.build.emit("Loop", (trips, None, start), type_, {"body": _step(start, one, digits, shape)})
     result = e.emit("Gather", last, e.const(trips, 0), shape=_shape([x.shape[0], *shape]), axis=1)
     return WideDigits(words.to_digits(result, dtype))
-
-
-def _wider(start: Symbol, shape: Shape) -> TensorType:
-    return tensor_type(_I64, _shape([*start.shape[:2], *shape]))
 
 
 def _choice(like: Symbol, of: Sequence[bool]) -> Symbol:
@@ -328,13 +321,9 @@ def _step(start: Symbol, one: Symbol, digits: Symbol, shape: Shape) -> Graph:
         mask = e.emit("Gather", constant(np.array(masks, np.uint32), _U32), turn, shape=scalar, axis=0)
         digit = e.emit("Gather", step.build.own(digits, "Gather", "digits"), place, shape=digits.shape[:-1], axis=-1)
         bit = e.cast_within(e.emit("BitwiseAnd", digit, mask), DType.bool)
-        square = e.emit("Gather", state, step.build.vector([1]), shape=_second(state.shape), axis=1)
+        square = e.emit("Gather", state, step.build.vector([1]), shape=_with_rows(state.shape, Dim(1)), axis=1)
         factor = e.where(e.either(bit, _choice(state, [False, True])), square, step.build.own(one, "Where", "one"))
         return finish(step, [goes_on, words.multiplied(state, factor)])
-
-
-def _second(shape: Shape) -> Shape:
-    return _shape([shape[0], Dim(1), *shape[2:]])
 
 
 def _may_be_negative(exponent: Symbol, dtype: DType) -> bool:
@@ -357,14 +346,11 @@ def _unless_inverse(x: Symbol, square: Symbol, digits: Symbol, dtypes: tuple[DTy
     weights = [1.0] + [2.0] * (words.count_of(dtype) - 1)
     weighted = e.emit("Mul", e.cast_within(x, _F64), words.along(x, weights, _F64, x.rank))
     total = e.emit("ReduceSum", weighted, e.ints(x, [0]), shape=_shape(x.shape[1:]), keepdims=0)
-    max_sum = sum(weights) * _MAX_WORD - weights[-1] * (_MAX_WORD - _max_last_word(dtype))
+    max_last_word = (1 << (dtype.bits - words.BITS * (words.count_of(dtype) - 1))) - 1
+    max_sum = sum(weights) * _MAX_WORD - weights[-1] * (_MAX_WORD - max_last_word)
     distance = e.emit("Abs", e.emit("Sub", total, e.const(total, (max_sum + 1) / 2)))
     vanishes = e.both(negative, e.less(distance, e.const(distance, (max_sum - 1) / 2)))
     return e.where(vanishes, e.const(square, 0), square)
-
-
-def _max_last_word(dtype: DType) -> int:
-    return (1 << (dtype.bits - words.BITS * (words.count_of(dtype) - 1))) - 1
 
 
 def _trips(exponent: Symbol, dtype: DType, digits: Symbol, least: int) -> Symbol:

@@ -62,16 +62,13 @@ def digit_of(on: Widths, key: Symbol, limb: Limb) -> Limb:
 def _extreme(*, greatest: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
         x = present(node.inputs[0])
-        if len(node.inputs) > 1 and node.inputs[1] is None:
-            node_axes: Symbol | None = None
-        else:
-            node_axes = node.inputs[1] if len(node.inputs) > 1 else None
+        node_axes = node.inputs[1] if len(node.inputs) > 1 else None
         if node_axes is None and node.attributes.get("noop_with_empty_axes"):
             return (on.value(x),)
         axes = [] if node_axes is None else [on.exact(node_axes)]
         value, shape = on.exact_value(x), _reduced_shape(x, node)
         limits = present(of_dtype(x.dtype))
-        is_whole = _has_elements(x)
+        is_whole = all((d.lower_bound or 0) > 0 for d in x.shape)
         if not is_whole:  # without elements the result is an end of the dtype's range
             value = WideValue(value.limbs, limits)
         keys, _ = _find_best(on, value, axes, shape, greatest=greatest, least=1 if is_whole else max_limbs(node))
@@ -122,10 +119,6 @@ def _reduced_shape(x: Symbol, node: Node) -> Shape:
     return _shape([Dim(1) if i in axes else d for i, d in enumerate(x.shape)])
 
 
-def _has_elements(x: Symbol) -> bool:
-    return all((d.lower_bound or 0) > 0 for d in x.shape)
-
-
 def _position(*, greatest: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
         x = present(node.inputs[0])
@@ -133,8 +126,7 @@ def _position(*, greatest: bool) -> Rule:
             raise refused(node, "the rank of an operand is not known")
         axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
         shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(x.shape)])
-        axes = [x.graph.build.vector([axis])] if x.graph is on.new else [on.new.build.vector([axis])]
-        _, chosen = _find_best(on, on.exact_value(x), axes, shape, greatest=greatest)
+        _, chosen = _find_best(on, on.exact_value(x), [on.new.build.vector([axis])], shape, greatest=greatest)
         marks = e.cast_within(chosen, _I32)
         return (e.emit("ArgMax", marks, dtype=_I64, shape=node.outputs[0].shape, **node.attributes),)
 
@@ -323,7 +315,7 @@ def _scatter_best(
     for value in (data, updates):
         digits = on.limbs.digits(value, count)
         pairs.append(list(zip(on.limbs.full(WideValue(digits, value.interval)), digits, strict=True)))
-    worst = -(1 << 31) if greatest else (1 << 31) - 1
+    worst = _INT32.lo if greatest else _INT32.hi
     gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
     attributes = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
     stays: Symbol | None = None
