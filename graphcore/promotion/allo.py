@@ -8,7 +8,7 @@ over the whole expression, so that no bit is lost; in cpp, pair by pair.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -84,22 +84,15 @@ def check_width(operator: str, inputs: Sequence[SymbolLike | None], type_: Type,
                 narrow = False
     except AttributeError:
         narrow = not any(map(is_wide, (type_, *(s.type for s in inputs if s is not None))))
-    why = None if narrow else _refusal(operator, inputs, type_)
-    if why is None:
+    if narrow or operator in OPERATORS:
         return type_
-    reason, help_ = why
-    named_inputs = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
-    raise DTypeError(f"{operator}: {reason}", operands=named_inputs, help=help_)
-
-
-def _refusal(operator: str, inputs: Sequence[SymbolLike | None], type_: Type) -> tuple[str, str] | None:
-    """Return why an operator does not support wide integers, and the help; None if it does."""
     wide = next((s.type for s in inputs if s is not None and is_wide(s.type)), type_)
     name = wide.dtype if isinstance(wide, TensorType) else wide
-    narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
-    if operator not in OPERATORS:
-        return f"it does not support {name}, an integer of more than 64 bits", narrower
-    return None
+    raise DTypeError(
+        f"{operator}: it does not support {name}, an integer of more than 64 bits",
+        operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+        help="cast the operands to at most 64 bits first: .cast(DType.int64)",
+    )
 
 
 REVISIONS = ("seed", "latest")
@@ -146,6 +139,7 @@ class Allo(PromotionSystem):
     keeps_sign = False
     """Signed with unsigned integers promote to signed ones."""
     result_type = staticmethod(check_width)
+    defaults = MappingProxyType({float: DType.float32, int: DType.int32})
     counter_dtype = DType.index
     converts_stores = True
     aliases: Mapping[DType, DType] = MappingProxyType({DType.uint(1): DType.bool})
@@ -163,13 +157,6 @@ class Allo(PromotionSystem):
         if isinstance(x, str) and (written := _APINT.fullmatch(x)):
             return integer(int(written[1]), written[2] == "True")
         return super().dtype_of("uint1" if x == "u1" else x)
-
-    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """Return the dtype of Python numbers without a Symbol: float32, int32 or bool."""
-        kinds = {type(value) for value in literals}
-        if complex in kinds:
-            raise no_complex(self.name)
-        return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         return self._promote("max", (lhs, rhs))
@@ -263,7 +250,10 @@ class Allo(PromotionSystem):
         if not operator.startswith("logical"):
             for literal in literals:
                 _check_literal(literal, anchor)
-        return [_normalize_bool(o.dtype) if o.literal is None and o.dtype is not None else anchor for o in operands]
+        return [
+            self.aliases.get(o.dtype, o.dtype) if o.literal is None and o.dtype is not None else anchor
+            for o in operands
+        ]
 
     def _product_of(self, key: Key, dtypes: Sequence[DType]) -> Resolution:
         met = self._promote("mul", dtypes, key.op)
@@ -290,10 +280,6 @@ def _check_literal(literal: Scalar, anchor: DType) -> None:
         fix = "a number takes the dtype of the first operand that has one"
         fix += f"; cast that operand, or make it a constant: graph.constant({literal!r}, {literal_dtype!r})"
         raise NoPromotion(refusal.reason, help=fix, error=refusal.error) from None
-
-
-def _normalize_bool(dtype: DType) -> DType:
-    return DType.bool if dtype is DType.uint(1) else dtype
 
 
 def _long_name(dtype: DType) -> str:

@@ -7,7 +7,7 @@ ambiguous.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,10 +18,8 @@ from graphcore.promotion.rules import (
     NoPromotion,
     Operand,
     Resolution,
-    Scalar,
     SymbolLike,
     check_literal,
-    no_complex,
 )
 from graphcore.promotion.system import SHORT, PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType
@@ -111,17 +109,11 @@ class Anvil(PromotionSystem):
 
     name = "anvil"
     dtypes = frozenset(SHORT[name] for name in COLUMNS)
+    defaults = MappingProxyType({float: DType.float32, int: DType.int32})
     index_dtype = DType.int32
     spellings: Mapping[str, DType] = MappingProxyType({"i1": DType.bool, "pred": DType.bool})
     knows_ambiguous = True
     guesses_literals = True
-
-    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """Return the default dtype of literals: float32, int32 or bool."""
-        kinds = {type(value) for value in literals}
-        if complex in kinds:
-            raise no_complex(self.name)
-        return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         return _common(lhs, rhs, False, False).dtype
@@ -143,7 +135,8 @@ class Anvil(PromotionSystem):
         if key.rule == "divide":
             return Resolution(same, dtype, ambiguous)
         if key.rule == "sum":
-            _check_number(key, dtype)
+            if dtype not in self.dtypes:
+                raise NoPromotion(f"{key.op} has no meaning for {dtype}", help="use numbers or bools", error=DTypeError)
             return Resolution(same, dtype, ambiguous)
         if key.rule in ("float", "mean", "test") and not dtype.is_float:
             # Where R gives a double, the result is a float of the default width, and ambiguous.
@@ -197,11 +190,6 @@ class Anvil(PromotionSystem):
 
 
 _ANVIL = Anvil()
-
-
-def _check_number(key: Key, dtype: DType) -> None:
-    if dtype not in Anvil.dtypes:
-        raise NoPromotion(f"{key.op} has no meaning for {dtype}", help="use numbers or bools", error=DTypeError)
 
 
 def _is_op_parameter(symbol: SymbolLike) -> bool:

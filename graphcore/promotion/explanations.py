@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +14,7 @@ from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.packages import jax, numpy, torch
 from graphcore.promotion.rules import Key, NoPromotion, Operand
-from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
+from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem, path_text
 from graphcore.promotion.system import system as find
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
@@ -137,24 +136,7 @@ def _reason(rules: PromotionSystem, pair: _DTypePair, met: DType) -> str:
 def _on_lattice(rules: LatticeSystem, pair: _DTypePair, met: DType) -> str:
     if pair.lhs is pair.rhs:
         return "the same dtype"
-    up, down = (_path(rules.edges, d, met) for d in pair.dtypes)
-    return " < ".join(d.name for d in up) + "".join(f" > {d.name}" for d in down[-2::-1])
-
-
-def _path(edges: Mapping[DType, Sequence[DType]], start: DType, end: DType) -> list[DType]:
-    """Return the shortest path from a dtype to one above it."""
-    below: dict[DType, DType] = {}
-    waiting = deque([start])
-    while end is not start and end not in below:
-        dtype = waiting.popleft()
-        for above in edges.get(dtype, ()):
-            if above not in below:
-                below[above] = dtype
-                waiting.append(above)
-    path = [end]
-    while path[-1] is not start:
-        path.append(below[path[-1]])
-    return path[::-1]
+    return path_text(rules.edges, pair.dtypes, met, lambda dtype: dtype.name)
 
 
 def _in_table(rules: TableSystem, pair: _DTypePair, met: DType) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -22,51 +22,23 @@ def smallest_float(dtype: DType) -> DType:
     return DType.float16 if dtype.bits <= 8 else DType.float32 if dtype.bits <= 16 else DType.float64
 
 
-def _same(dtype: DType, count: int) -> Resolution:
-    return Resolution((dtype,) * count, dtype)
-
-
-def _numbers_only(key: Key, dtype: DType) -> None:
-    if dtype is DType.string:
+def _check_dtype(key: Key, dtype: DType) -> None:
+    """Raise `NoPromotion` for a common dtype that the rule of an op excludes."""
+    if dtype is DType.string and key.rule not in _ANY_DTYPE and key.op not in ("equal", "not_equal"):
         fix = "ops.string_concat puts strings together" if key.op == "add" else "use numbers or bools"
         raise NoPromotion(f"{key.op} has no meaning for string", help=fix, error=DTypeError)
-
-
-def _arithmetic(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(dtype, count)
-
-
-def _subtract(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    if dtype is DType.bool:
+    if dtype is DType.bool and key.rule == "subtract":
         raise NoPromotion(
             f"{key.op} has no meaning for bool",
             help="use ^ for the difference of bools and ~ for the opposite, or cast to int8: .cast(DType.int8)",
             error=DTypeError,
         )
-    return _same(dtype, count)
-
-
-def _divide(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
-
-
-def _compare(key: Key, dtype: DType, count: int) -> Resolution:
-    if key.op not in ("equal", "not_equal"):
-        _numbers_only(key, dtype)
-    return Resolution((dtype,) * count, DType.bool)
-
-
-def _bitwise(key: Key, dtype: DType, count: int) -> Resolution:
-    if not dtype.is_integer and dtype is not DType.bool:
+    if key.rule == "bitwise" and not dtype.is_integer and dtype is not DType.bool:
         raise NoPromotion(
             f"{key.op} works on the bits of integers and bools; the operands meet in {dtype}",
             help=to_integers(dtype, "cast to an integer of the width you mean: .cast(DType.int32)"),
             error=DTypeError,
         )
-    return _same(dtype, count)
 
 
 def to_integers(dtype: DType, help: str) -> str:
@@ -74,46 +46,29 @@ def to_integers(dtype: DType, help: str) -> str:
     return "take a part, and cast it to an integer: ops.real(z).cast(DType.int32)" if dtype.is_complex else help
 
 
-def _logical(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(DType.bool, count)
+def _inexact(dtype: DType) -> DType:
+    return dtype if dtype.is_float or dtype.is_complex else DType.float64
 
 
-def _float(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return _same(smallest_float(dtype), count)
-
-
-def _test(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
-    return Resolution((smallest_float(dtype),) * count, DType.bool)
-
-
-def _keep(key: Key, dtype: DType, count: int) -> Resolution:
-    return _same(dtype, count)
-
-
-def _sum(key: Key, dtype: DType, count: int) -> Resolution:
-    _numbers_only(key, dtype)
+_ANY_DTYPE = frozenset({"join", "keep", "bitwise"})
+_TO_BOOL = frozenset({"compare", "logical", "test"})
+_CASTS: dict[Rule, Callable[[DType], DType]] = {
+    "divide": _inexact,
+    "mean": _inexact,
+    "logical": lambda dtype: DType.bool,
+    "float": smallest_float,
+    "test": smallest_float,
     # As in NumPy, the sum of bools counts them; bool + bool is *or*.
-    return _same(DType.int64 if dtype is DType.bool else dtype, count)
-
-
-RULES = {
-    "join": _keep,
-    "arithmetic": _arithmetic,
-    "subtract": _subtract,
-    "divide": _divide,
-    "compare": _compare,
-    "bitwise": _bitwise,
-    "logical": _logical,
-    "float": _float,
-    "test": _test,
-    "number": _arithmetic,
-    "keep": _keep,
-    "sum": _sum,
-    "mean": _divide,
+    "sum": lambda dtype: DType.int64 if dtype is DType.bool else dtype,
 }
+"""The dtypes that rules cast operands to, where that is not their common dtype."""
+
+
+def resolved(key: Key, dtype: DType, count: int) -> Resolution:
+    """Return the resolution of `count` operands of a common dtype, by the rule of the op. Raises `NoPromotion`."""
+    _check_dtype(key, dtype)
+    cast = _CASTS[key.rule](dtype) if key.rule in _CASTS else dtype
+    return Resolution((cast,) * count, DType.bool if key.rule in _TO_BOOL else cast)
 
 
 # The arguments and the result of `PromotionSystem.resolve`, and its exception.
@@ -238,17 +193,7 @@ class SymbolLike(Protocol):
     def producer(self) -> Any: ...
 
 
-# The dtypes of Python numbers: the defaults, and those that can represent a number.
-
-
-def default_dtype(literals: Iterable[Scalar]) -> DType:
-    """Return the dtype of Python scalars without a Symbol: bool, int64, float32 as in ONNX exporters, or complex64."""
-    kinds = {type(value) for value in literals}
-    if complex in kinds:
-        return DType.complex64
-    if float in kinds:
-        return DType.float32
-    return DType.int64 if int in kinds else DType.bool
+# The dtypes that can represent a Python number.
 
 
 def no_complex(system: str, dtype: DType | None = None) -> NoPromotion:

@@ -13,11 +13,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.promotion.rules import (
-    RULES,
     Key,
     NoPromotion,
     Operand,
@@ -25,14 +24,16 @@ from graphcore.promotion.rules import (
     Scalar,
     check_literal,
     check_order,
-    default_dtype,
     no_complex,
+    resolved,
     to_integers,
 )
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType, complex_of
 from graphcore.types.dtypes import DType as D
 from graphcore.types.tensor_types import Type
+
+T = TypeVar("T")
 
 
 class PromotionSystem:
@@ -48,6 +49,8 @@ class PromotionSystem:
     """The dtypes that the system has rules for; any other dtype combines only with itself."""
     options: Mapping[str, Any] = MappingProxyType({})
     """The options of `promotion.system(name, **options)` that differ from the defaults."""
+    defaults: Mapping[type, DType] = MappingProxyType({complex: D.complex64, float: D.float32, int: D.int64})
+    """The dtypes of Python scalars without a Symbol, by default as in ONNX exporters; the first kind decides."""
     is_closed: bool = False
     """`implicit_cast_type` refuses dtypes that are not in `dtypes`, even with themselves."""
     reads_operands: bool = False
@@ -93,7 +96,11 @@ class PromotionSystem:
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """Return the dtype of Python scalars without a Symbol beside them."""
-        return default_dtype(literals)
+        kinds = {type(value) for value in literals}
+        if complex in kinds and complex not in self.defaults:
+            raise no_complex(self.name)
+        dtype = next((dtype for kind, dtype in self.defaults.items() if kind in kinds), DType.bool)
+        return self.aliases.get(dtype, dtype)
 
     def dtype_of(self, x: object) -> DType:
         """Return `DType.of(x)`, which also accepts the publication's spellings. Raises `DTypeError`."""
@@ -133,7 +140,7 @@ class PromotionSystem:
                 f"{joined} isn't supported by promotion in {self.name}",
                 help=f"it has {', '.join(sorted(d.name for d in self.dtypes))}; in ops {joined} combines with itself",
             )
-        return RULES[key.rule](key, joined, len(operands))
+        return resolved(key, joined, len(operands))
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
         """Return the common dtype of all operands, folded from the left; literals take it if they fit."""
@@ -241,6 +248,21 @@ class LatticeSystem(PromotionSystem):
                 help=f"cast one of them: .cast(DType.{rhs.name}) or .cast(DType.{lhs.name})",
             )
         return joined
+
+
+def path_text(edges: Mapping[T, Sequence[T]], ends: Iterable[T], met: T, name: Callable[[T], str]) -> str:
+    """Return shortest paths up a lattice from two dtypes to one above both: "int8 < int16 > uint8"."""
+
+    def path(start: T) -> list[T]:
+        waiting = [[start]]
+        for steps in waiting:
+            if steps[-1] == met:
+                return steps
+            waiting += [[*steps, above] for above in edges.get(steps[-1], ())]
+        raise AssertionError("one end is not below the other")
+
+    up, down = map(path, ends)
+    return " < ".join(map(name, up)) + "".join(f" > {name(node)}" for node in down[-2::-1])
 
 
 class TableSystem(PromotionSystem):

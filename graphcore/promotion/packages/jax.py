@@ -7,7 +7,7 @@ its kind, is printed `int64?`, and propagates as anvil's ambiguous types do, but
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 from graphcore.errors import PromotionError
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, SymbolLike
-from graphcore.promotion.system import SHORT, PromotionSystem
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, SymbolLike
+from graphcore.promotion.system import SHORT, PromotionSystem, path_text
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -106,6 +106,7 @@ class Jax(PromotionSystem):
 
     name = "jax"
     dtypes = frozenset(_NODES)
+    defaults = MappingProxyType({complex: D.complex128, float: D.float64, int: D.int64})
     knows_ambiguous = True
     guesses_literals = True
     bounds_promote = True
@@ -125,12 +126,6 @@ class Jax(PromotionSystem):
             self.aliases = _NARROW
             self.index_dtype = D.int32
         self._above = _above(self.lattice)
-
-    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """Return the dtype of Python scalars: complex128, float64 and int64, all weak, or bool."""
-        kinds = {type(value) for value in literals}
-        wide = D.complex128 if complex in kinds else D.float64 if float in kinds else D.int64
-        return self.aliases.get(wide, wide) if kinds - {bool} else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         return self._least_above({_NODES[lhs], _NODES[rhs]})[0]
@@ -257,19 +252,8 @@ def reason(rules: Jax, lhs: DType, rhs: DType, weak: tuple[bool, bool]) -> str:
         return "the same dtype"
     ends = [_node(dtype, is_weak and not all(weak)) for dtype, is_weak in zip((lhs, rhs), weak, strict=True)]
     bound = _least_above(set(ends), _above(rules.lattice))
-    up, down = (_path(rules.lattice, end, bound) for end in ends)
     both = "; both are weak, and so is the result" if all(weak) else ""
-    return " < ".join(map(_display_name, up)) + "".join(f" > {_display_name(node)}" for node in down[-2::-1]) + both
-
-
-def _path(lattice: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]:
-    """Return a shortest path up the lattice."""
-    waiting = [[start]]
-    for path in waiting:
-        if path[-1] == end:
-            return path
-        waiting += [[*path, above] for above in lattice.get(path[-1], ())]
-    raise AssertionError("the end is above the start")
+    return path_text(rules.lattice, ends, bound, _display_name) + both
 
 
 def _display_name(node: str) -> str:

@@ -6,7 +6,8 @@ and values never matter, except that an integer dtype must hold a Python int, un
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from types import MappingProxyType
 
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules import (
@@ -66,14 +67,8 @@ class NumPy(PromotionSystem):
 
     name = "numpy"
     dtypes = frozenset(lhs for lhs, _ in TABLE)
+    defaults = MappingProxyType({complex: D.complex128, float: D.float64, int: D.int64})
     bounds_promote = True
-
-    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """Return the dtype of Python scalars without an array: complex128, float64, int64 or bool."""
-        kinds = {type(value) for value in literals}
-        if complex in kinds:
-            return D.complex128
-        return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         return TABLE[lhs, rhs]

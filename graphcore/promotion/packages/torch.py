@@ -7,10 +7,10 @@ give way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, rounded
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, rounded
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType, complex_of
 
@@ -62,13 +62,6 @@ class Torch(PromotionSystem):
     dtypes = frozenset({*(lhs for lhs, _ in TABLE), *LIMITED, *FLOAT8})
     reads_operands = True
     bounds_promote = True
-
-    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """Return the dtype of Python scalars: float32, which is torch.get_default_dtype(), complex64, int64 or bool."""
-        kinds = {type(value) for value in literals}
-        if complex in kinds:
-            return D.complex64
-        return D.float32 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         met = TABLE.get((lhs, rhs))
