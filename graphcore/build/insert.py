@@ -13,7 +13,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.state.frozen import change
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, reads, renumbered
 from graphcore.types.tensor_types import TensorType
 
 if TYPE_CHECKING:
@@ -186,18 +186,15 @@ class _Insertion:
                 moved.add(symbol.id)
                 if type(producer) is Node:
                     moved.update(s.id for s in producer.outputs)
-                    if self._reads(producer):
+                    if any(s is self.symbol for s in reads(producer)) and not self._has_known_sizes(producer):
                         raise GraphError(
                             f"{_OP}: the result depends on a consumer of the Symbol, and would depend on itself",
                             operands={"value": self.symbol, "consumer": symbol},
                             help="compute it from the argument of the transformation",
                         )
             if type(producer) is Node:
-                waiting += _operands(producer)
+                waiting += reads(producer)
         return moved
-
-    def _reads(self, node: Node) -> bool:
-        return any(s is self.symbol for s in _operands(node)) and not self._has_known_sizes(node)
 
     # Replacement of operands
 
@@ -253,7 +250,7 @@ class _Insertion:
         graph.memory.forget_values(_is_node_output)
         for node in graph._nodes:
             for body in bodies(node):
-                body.scope.captured = {_outside(s).id: s for s in body.scope.captured.values()}
+                body.scope.captured = renumbered(body)
 
     def _undo(self) -> None:
         """Restore the graph, without the nodes of the transformation."""
@@ -270,19 +267,6 @@ class _Insertion:
             buffer.value = value
         for expression in self.open:
             expression.swallowed = False
-
-
-def _operands(node: Node) -> list[Symbol]:
-    """Return the Symbols that a node and its bodies read."""
-    symbols = [s for s in node.inputs if s is not None]
-    for body in bodies(node):
-        symbols += [_outside(s) for s in body.scope.captured.values()]
-    return symbols
-
-
-def _outside(captured: Symbol) -> Symbol:
-    assert isinstance(captured.producer, Captured)
-    return captured.producer.symbol
 
 
 def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:

@@ -11,7 +11,7 @@ from graphcore.ir.buffers import Buffer
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, new_body, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
-from graphcore.ir.transform.walk import bodies, parts
+from graphcore.ir.transform.walk import bodies, outside, parts
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, at_node
 from graphcore.surgery.roles import (
@@ -236,12 +236,9 @@ class Retyping(Replay):
             for symbol, result in zip(node.outputs, self._retype_node(node), strict=True):
                 self.bind(symbol, result)
 
-    def _is_kept(self, node: Node) -> bool:
-        return self._keeps_all or self.policy.keep.has_node(node)
-
     def _retype_node(self, node: Node) -> Sequence[Symbol]:
         definition = definition_of(node)
-        is_kept = self._is_kept(node)
+        is_kept = self._keeps_all or self.policy.keep.has_node(node)
         if definition is not None:
             return self._append_call(node, definition, is_kept or definition.domain != FUNCTIONS)
         if bodies(node):
@@ -326,9 +323,7 @@ class Retyping(Replay):
             elif not self.policy.keep.has_node(node) and not takes_any(node):
                 others.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
-                others.update(
-                    c.producer.symbol.id for c in body.scope.captured.values() if type(c.producer) is Captured
-                )
+                others.update(s.id for s in outside(body))
         return frozenset(moves)
 
     # Calls and bodies

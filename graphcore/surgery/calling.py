@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any, overload
 
 import numpy as np
@@ -215,10 +215,11 @@ def unify_dims(what: str, inputs: Mapping[str, Symbol], types: Mapping[str, Type
 def _rebind(inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: Mapping[str, Dim]) -> dict[str, Symbol]:
     """Return operands with the dims of the inputs: dims known only at run time are checked there."""
     rebound = {}
+    names = {name for dim in dims.values() for name in dim.parameters}  # of the actual dims
     for label, symbol in symbols.items():
         expected = [dim.substitute(dims) for dim, _ in _dim_pairs(inputs[label].type, symbol.type)]
         needs_check = [
-            a.is_dynamic and not e.is_dynamic and e.parameters <= _parameters(dims)
+            a.is_dynamic and not e.is_dynamic and e.parameters <= names
             for e, (_, a) in zip(expected, _dim_pairs(inputs[label].type, symbol.type), strict=True)
         ]
         if any(needs_check):
@@ -227,11 +228,6 @@ def _rebind(inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: M
             symbol = symbol.rebind(wanted, message=f"input {label!r}")
         rebound[label] = symbol
     return rebound
-
-
-def _parameters(dims: Mapping[str, Dim]) -> set[str]:
-    """Return the dim names that occur in the actual dims."""
-    return {name for dim in dims.values() for name in dim.parameters}
 
 
 def _dim_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
@@ -252,7 +248,7 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     dims = unify_dims(what, inputs, {label: s.type for label, s in symbols.items()})
     types = dict.fromkeys(s.type for s in model.symbols)
     inner_names = [name for name in names_of(types) if name not in dims]
-    with _layer(graph, layer):
+    with graph.layer(layer) if layer else nullcontext():
         site = graph.site
         prefix = site.layer
         if inner_names and (prefix or not _names_in(graph).isdisjoint(inner_names)):
@@ -277,15 +273,6 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
 
 def _names_in(graph: Graph) -> set[str]:
     return {*names_of(dict.fromkeys(s.type for s in graph.symbols))}
-
-
-@contextmanager
-def _layer(graph: Graph, name: str) -> Iterator[None]:
-    if not name:
-        yield
-        return
-    with graph.layer(name):
-        yield
 
 
 def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequence[Symbol]) -> list[Symbol]:

@@ -198,12 +198,10 @@ class _ChainWalk:
         if node.op_type == "Resize":
             if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
                 self._bound = self._bound or "a Resize that fills in its own value outside of the image"
-            return self._has_axes_of(operand) and _preserves_axes(node, self._axes, len(operand.shape))
+            here, there = self._at.shape, operand.shape
+            has_axes = all(here[a].is_static and here[a] == there[a] for a in self._axes)
+            return has_axes and _preserves_axes(node, self._axes, len(there))
         return node.op_type in _RESHAPES and self._regroup(operand)
-
-    def _has_axes_of(self, operand: Symbol) -> bool:
-        here, there = self._at.shape, operand.shape
-        return all(here[a].is_static and here[a] == there[a] for a in self._axes)
 
     def _regroup(self, operand: Symbol) -> bool:
         """Find the channel axes before a Reshape: a run of axes of the same positions."""
@@ -214,11 +212,11 @@ class _ChainWalk:
         first, end = self._axes[0], self._axes[0] + len(self._axes)
         if self._axes != [*range(first, end)]:
             return False
-        before, after = _product(here[:first]), _product(here[end:])
+        before, after = Shape(here[:first]).size, Shape(here[end:]).size
         for start in range(len(there)):
             for stop in range(start + 1, len(there) + 1):
-                is_there = _is_same(before, _product(there[:start])) or _is_same(after, _product(there[stop:]))
-                if is_there and _is_same(Dim(total), _product(there[start:stop])):
+                is_there = _is_same(before, Shape(there[:start]).size) or _is_same(after, Shape(there[stop:]).size)
+                if is_there and Shape(there[start:stop]).size == total:
                     self._axes, self._sizes = [*range(start, stop)], [int(d) for d in there[start:stop]]
                     return True
         return False
@@ -319,15 +317,6 @@ def _compose_step(
     return (scale / by if position == 0 else None), shift
 
 
-def _product(dims: list[Dim]) -> Dim | None:
-    product = Dim(1)
-    for dim in dims:
-        if dim.is_dynamic:
-            return None
-        product = product * dim
-    return product
-
-
 def _preserves_axes(resize: Node, axes: list[int], rank: int) -> bool:
     """Return True if a Resize does not change the values along some axes, whose sizes stay."""
     resized = {int(axis) % rank for axis in resize.attributes.get("axes", range(rank))}
@@ -342,8 +331,8 @@ def _preserves_axes(resize: Node, axes: list[int], rank: int) -> bool:
     return scales is not None and all(scales[axis] == 1 for axis in chosen)
 
 
-def _is_same(a: Dim | None, b: Dim | None) -> bool:
-    return a is not None and b is not None and a == b
+def _is_same(a: Dim, b: Dim) -> bool:
+    return not a.is_dynamic and a == b
 
 
 def _gather_indices(node: Node, rank: int) -> dict[int, Places] | None:

@@ -14,9 +14,9 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Constant, Input, Symbol
+from graphcore.ir.transform.walk import reads
 from graphcore.support.source_lines import user_origin
 from graphcore.surgery.copying import finish, is_input, labelled_outputs, replica, value_of
-from graphcore.surgery.replay import reads
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -285,7 +285,9 @@ def _is_value(graph: Graph, name: str) -> bool:
 def _check_dims(dim_names: set[str], dims: Mapping[str, str]) -> None:
     for old, new in dims.items():
         if old not in dim_names:
-            raise GraphError(f"rename: no dim is called {old!r}", help=f"the dims: {_list_names(dim_names)}")
+            raise GraphError(
+                f"rename: no dim is called {old!r}", help=f"the dims: {', '.join(sorted(dim_names)) or 'none'}"
+            )
         try:
             is_name = Dim(new).name is not None
         except (ValueError, TypeError):
@@ -301,10 +303,6 @@ def _check_dims(dim_names: set[str], dims: Mapping[str, str]) -> None:
             )
     if len({*dims.values()}) != len(dims):
         raise GraphError("rename: two dims would have the same name", help="to merge two dims use graph.with_dims(...)")
-
-
-def _list_names(names: set[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 def _check_values(graph: Graph, values: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Results
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, reads
 from graphcore.operators import ONNX, Trait, having
 from graphcore.surgery.chain import AffineChain, Places, Vector, chain_to
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Edit, Replay, reads
+from graphcore.surgery.replay import Edit, Replay
 from graphcore.surgery.result_types import describe_node
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -42,7 +42,12 @@ def fold_preprocessing(graph: Graph) -> Graph:
             f"{_WHAT}: nothing is folded: {why}",
             help="run graph.optimize() first, which folds constants; products in bodies and functions are skipped",
         )
-    return _apply_folds(graph, folds, readers)
+    policy = _Folding(folds)
+    replay = replica(graph, _WHAT, policy=policy)
+    for fold in folds:
+        for node, position, array in fold.constants():
+            policy.constants[id(node), position] = _constant(replay, node, position, array, readers)
+    return finish(replay)
 
 
 def _readers(graph: Graph) -> Readers:
@@ -72,15 +77,6 @@ def _first_products(graph: Graph) -> list[Node]:
         if is_later or node.op_type in PRODUCTS:
             later.update(s.id for s in node.outputs)
     return products
-
-
-def _apply_folds(graph: Graph, folds: Sequence[Fold], readers: Readers) -> Graph:
-    policy = _Folding(folds)
-    replay = replica(graph, _WHAT, policy=policy)
-    for fold in folds:
-        for node, position, array in fold.constants():
-            policy.constants[id(node), position] = _constant(replay, node, position, array, readers)
-    return finish(replay)
 
 
 class _Folding(Edit):
@@ -303,7 +299,7 @@ def _add_shift_before(fold: Fold, form: _ChannelLayout, chain: AffineChain, dtyp
     before = np.empty_like(shift)
     before[chain.order] = shift
     shape = [-1 if axis == form.data_axis else 1 for axis in range(form.rank)]
-    return _copy_fold(fold, before=_in_dtype(before, dtype).reshape(shape))
+    return replace(fold, before=_in_dtype(before, dtype).reshape(shape))
 
 
 def _add_shift_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype[Any]) -> Fold:
@@ -317,16 +313,16 @@ def _add_shift_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype
         if node.op_type == "Gemm":
             own = own * attributes.get("beta", 1.0)
             attributes["beta"] = 1.0
-        return _copy_fold(fold, bias=_in_dtype(own + total, dtype), attributes=attributes)
+        return replace(fold, bias=_in_dtype(own + total, dtype), attributes=attributes)
     add = _add_after(node, readers)
     if add is not None:
         other = present(constant_array(add[0].inputs[1 - add[1]], weights=True))
-        return _copy_fold(fold, after=_in_dtype(other.astype(np.float64) + total, dtype), add=add)
+        return replace(fold, after=_in_dtype(other.astype(np.float64) + total, dtype), add=add)
     if fold.chain.count < 2:
         raise Unfoldable("it has no bias for the shift, and an Add after it would cost as much as the step")
     if node.op_type == "Conv":
         total = total.reshape([-1] + [1] * (fold.weights.ndim - 2))
-    return _copy_fold(fold, after=_in_dtype(total, dtype))
+    return replace(fold, after=_in_dtype(total, dtype))
 
 
 def _add_after(node: Node, readers: Readers) -> tuple[Node, int] | None:
@@ -341,11 +337,6 @@ def _add_after(node: Node, readers: Readers) -> tuple[Node, int] | None:
     if array is None or not result.shape.is_ranked or array.ndim > len(result.shape):
         return None
     return add, position
-
-
-def _copy_fold(fold: Fold, **others: Any) -> Fold:
-    values = {name: getattr(fold, name) for name in Fold.__slots__}
-    return Fold(**{**values, **others})
 
 
 def _in_dtype(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -68,7 +68,7 @@ def find_all(graph: Graph, pattern: str | Callable[..., Any], where: Callable[[M
     """Return the matches that `replace_all` would replace. See `Graph.find_all`."""
     graph.verify()
     what = f"find_all of {pattern if isinstance(pattern, str) else 'a pattern'}"
-    change = _ReplaceEdit(what, graph, _no_function, find=_filter_matches(finder(what, graph, pattern), where))
+    change = _ReplaceEdit(what, graph, lambda *_: None, find=_filter_matches(finder(what, graph, pattern), where))
     return [change.matches[id(node)] for part in parts(graph) for node in part.nodes if id(node) in change.matches]
 
 
@@ -78,10 +78,6 @@ def _check_function(what: str, fn: object) -> None:
             f"{what}: the replacement must be a function, got {type(fn).__name__}",
             help="give a function of Symbols: lambda x: ops.abs(x)",
         )
-
-
-def _no_function(*_: Any) -> None:
-    raise AssertionError("nothing is replaced")
 
 
 def _filter_matches(find: Finder, where: Callable[[Match], bool] | None) -> Finder:
@@ -97,7 +93,8 @@ def _no_match_help(graph: Graph, pattern: str | Callable[..., Any], where: objec
     last = "pass missing_ok=True if that is intended"
     if where is not None and (matches := find_all(graph, pattern, None)):
         return f"where= rejects all {len(matches)} matches; {last}"
-    present = Counter(_full_name(node) for part in parts(graph) for node in part.nodes)
+    nodes = [node for part in parts(graph) for node in part.nodes]
+    present = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes)
     if isinstance(pattern, str):
         by_lower = {name.rpartition("::")[2].lower(): name for name in present}
         close = difflib.get_close_matches(pattern.rpartition("::")[2].lower(), by_lower, 1)
@@ -105,10 +102,6 @@ def _no_match_help(graph: Graph, pattern: str | Callable[..., Any], where: objec
             return f"did you mean {by_lower[close[0]]!r}? {last}"
     counts = ", ".join(f"{name} ({count})" for name, count in present.most_common(8))
     return f"the graph has {counts or 'no nodes'}; {last}"
-
-
-def _full_name(node: Node) -> str:
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 # The change

@@ -26,7 +26,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.shape_values import ShapeValues
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, reads
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.bodies import is_open
@@ -418,11 +418,3 @@ def at_node(graph: Graph, node: Node) -> Iterator[None]:
         yield
     finally:
         site.layer, site.origin, site.is_user = before
-
-
-def reads(node: Node) -> list[Symbol]:
-    """Return the Symbols that a node reads, including those that its bodies capture."""
-    symbols = [s for s in node.inputs if s is not None]
-    for body in bodies(node):
-        symbols += [s.producer.symbol for s in body.scope.captured.values() if isinstance(s.producer, Captured)]
-    return symbols

@@ -112,7 +112,7 @@ def _is_to_string(node: Node) -> bool:
 def roles_of(node: Node, sources: Sources, dtype: DType) -> Roles:
     """Return the roles of a node without bodies that calls no function."""
     types = [None if s is None else s.type for s in node.inputs]
-    if not all(map(is_plain, (*types, *_results(node)))):
+    if not all(map(is_plain, (*types, *(s.type for s in node.outputs)))):
         return all_of(node) if sources.with_sequences else none_of(node)
     if node.domain == LIBRARY:
         return _library_roles(node)
@@ -138,19 +138,15 @@ def _schema_roles(node: Node, op: Operator, types: list[Type | None], sources: S
     operands = tuple(sources.has(type_) and _is_free(op.input(i), dtype) for i, type_ in enumerate(types))
     bound = {p.type: is_new for i, is_new in enumerate(operands) if types[i] is not None and (p := op.input(i))}
     results = []
-    for position, type_ in enumerate(_results(node)):
+    for position, symbol in enumerate(node.outputs):
         parameter = op.output(position)
-        if not sources.has(type_) or not _is_free(parameter, dtype):
+        if not sources.has(symbol.type) or not _is_free(parameter, dtype):
             results.append(False)
             continue
         assert parameter is not None
         says_dtype = node.op_type in _DTYPE_OF_RESULT or node.op_type == "ConstantOfShape"
         results.append(bound.get(parameter.type, says_dtype))
     return Roles(operands, tuple(results))
-
-
-def _results(node: Node) -> list[Type]:
-    return [s.type for s in node.outputs]
 
 
 def with_dtype(type_: Type, dtype: DType) -> Type:

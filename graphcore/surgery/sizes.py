@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphcore import ops
@@ -45,7 +45,7 @@ def _substitutions(
     inputs: Mapping[str, Symbol], shapes: Mapping[str, Sequence[DimLike]], dims: Mapping[str, DimLike]
 ) -> dict[str, Dim]:
     """Return the new dims by old name. Raises `GraphError`, `ShapeError` for impossible ones."""
-    names = {name for s in inputs.values() for dim in _dims_of(s) for name in dim.parameters}
+    names = {name for s in inputs.values() for dim in _sizes(s) or () for name in dim.parameters}
     substitutions: dict[str, Dim] = {}
     for name, value in dims.items():
         if name not in names:
@@ -85,33 +85,17 @@ def _substitutions(
     return substitutions
 
 
-def _dims_of(symbol: Symbol) -> Iterator[Dim]:
-    if isinstance(symbol.type, TensorType) and symbol.type.shape.is_ranked:
-        yield from symbol.type.shape
-
-
 class _SizeFixes(Edit):
     """Replaces old sizes inside of nodes by the new ones, also in bodies and inlined functions."""
 
     def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
         before = [None if s is None else rewrite.type_of(s) for s in node.inputs]
-        changed = [
-            a is not None and s is not None and _lost_sizes(a, s.type) for a, s in zip(before, inputs, strict=True)
-        ]
+        changed = [_has_lost_sizes(_dims(a), _sizes(s)) for a, s in zip(before, inputs, strict=True)]
         # The sizes of a Reshape may change although its operand does not, and so may the product of its symbolic dims.
         if not any(changed) and node.op_type != "Reshape":
             return None
         with at_node(rewrite.new, node), rewrite.new:
             return fix_sizes(_WHAT, rewrite, node, before, inputs)
-
-
-def _lost_sizes(old: Type, new: Type) -> bool:
-    """Return True if a dim that was a number is another dim now."""
-    if not isinstance(old, TensorType) or not isinstance(new, TensorType):
-        return False
-    if not old.shape.is_ranked or not new.shape.is_ranked or len(old.shape) != len(new.shape):
-        return False
-    return any(a.is_static and a != b for a, b in zip(old.shape, new.shape, strict=True))
 
 
 # Sizes inside of a graph that its inputs no longer have: found, and fixed if their meaning is clear.
@@ -163,8 +147,11 @@ def _size_error(place: str, why: str, inputs: Sequence[Symbol | None], fix: str 
 
 
 def _sizes(symbol: Symbol | None) -> Sizes | None:
+    return None if symbol is None else _dims(symbol.type)
+
+
+def _dims(type_: Type | None) -> Sizes | None:
     """Return the dims of a tensor, None if its rank is unknown."""
-    type_ = None if symbol is None else symbol.type
     return [*type_.shape] if isinstance(type_, TensorType) and type_.shape.is_ranked else None
 
 
@@ -197,7 +184,7 @@ def _fix_reshape(
             return None
         return (ops.reshape(x, sizes),)
     target = constant_array(inputs[1], weights=True, outer=True)
-    if target is not None and any(n > 0 for n in target.tolist()) and _has_lost_sizes(was, now):
+    if target is not None and any(n > 0 for n in target.tolist()) and _has_lost_sizes(_dims(was), now):
         return _replace_known_sizes(place, target.tolist(), was, now, inputs)
     if inferred is not None and provably_differ(_product(now), _product(inferred)):
         raise _size_error(
@@ -212,7 +199,7 @@ def _inferred_dims(replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]
         (type_,) = replay.results(node, inputs)
     except ShapeError:
         return None
-    return [*type_.shape] if isinstance(type_, TensorType) and type_.shape.is_ranked else None
+    return _dims(type_)
 
 
 def _known_dims(type_: TensorType) -> Sizes | None:
@@ -229,11 +216,11 @@ def _may_be_equal(inferred: Dim, new: Dim) -> bool:
     return inferred == new or inferred.is_dynamic or (new.is_dynamic and not inferred.is_static)
 
 
-def _has_lost_sizes(was: TensorType, now: Sizes) -> bool:
+def _has_lost_sizes(old: Sizes | None, new: Sizes | None) -> bool:
     """Return True if a dim that was a number is another one now."""
-    if not was.shape.is_ranked or len(was.shape) != len(now):
+    if old is None or new is None or len(old) != len(new):
         return False
-    return any(a.is_static and a != b for a, b in zip(was.shape, now, strict=True))
+    return any(a.is_static and a != b for a, b in zip(old, new, strict=True))
 
 
 def _have_other_counts(now: Sizes, out: Sizes) -> bool:

@@ -15,7 +15,7 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.symbol import Constant
-from graphcore.surgery.replay import reads
+from graphcore.ir.transform.walk import reads
 from tests.surgery.test_replace_all import F32, ROWS, W, X, bytes_of, kinds, net, node, run, swish
 
 # One value

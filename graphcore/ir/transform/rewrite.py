@@ -12,7 +12,7 @@ from graphcore.ir.state.attaching import Memory
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.pickling import copied
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, outside, renumbered
 from graphcore.support.source_lines import Imported
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, known_type, tensor_type
 
@@ -245,7 +245,7 @@ def _prune(graph: Graph, results: Iterable[Symbol]) -> None:
         used.update(s.id for s in (*node.inputs, *node.outputs) if s is not None)
         for body in bodies(node):
             _prune(body, [*body.outputs, *body.watched.values()])
-            used.update(_outside(s).id for s in body.scope.captured.values())
+            used.update(s.id for s in outside(body))
     if len(used) == len(graph._symbols):
         return
     graph._nodes[:] = nodes[::-1]
@@ -257,12 +257,7 @@ def _prune(graph: Graph, results: Iterable[Symbol]) -> None:
     graph.memory = Memory()
     for node in nodes:
         for body in bodies(node):
-            body.scope.captured = {_outside(s).id: s for s in body.scope.captured.values()}
-
-
-def _outside(captured: Symbol) -> Symbol:
-    assert isinstance(captured.producer, Captured)
-    return captured.producer.symbol
+            body.scope.captured = renumbered(body)
 
 
 # Conversion of buffers to inputs and outputs, as models in files have them, and back.

@@ -13,7 +13,7 @@ import numpy as np
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
-from graphcore.ir.symbol import Constant, Node, Symbol, source_of
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol, source_of
 from graphcore.ir.transform.pickling import copied
 from graphcore.support.source_lines import Imported, Line
 
@@ -21,6 +21,22 @@ from graphcore.support.source_lines import Imported, Line
 def bodies(node: Node) -> list[Graph]:
     """Return the graphs that are attributes of a node."""
     return [value for value in node.attributes.values() if isinstance(value, Graph)] if node.attributes else []
+
+
+def outside(body: Graph) -> list[Symbol]:
+    """Return the Symbols of outer graphs that a body captures, in the order of its own Symbols for them."""
+    producers = [symbol.producer for symbol in body.scope.captured.values()]
+    return [producer.symbol for producer in producers if isinstance(producer, Captured)]
+
+
+def renumbered(body: Graph) -> dict[int, Symbol]:
+    """Return the captured Symbols of a body by the present numbers of the outer ones."""
+    return {outer.id: symbol for outer, symbol in zip(outside(body), body.scope.captured.values(), strict=True)}
+
+
+def reads(node: Node) -> list[Symbol]:
+    """Return the Symbols that a node reads, including those that its bodies capture."""
+    return [*(s for s in node.inputs if s is not None), *(s for body in bodies(node) for s in outside(body))]
 
 
 def readers(graph: Graph) -> dict[int, list[Node]]:

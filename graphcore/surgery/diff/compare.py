@@ -306,7 +306,7 @@ class _Comparison:
 
     # Bodies and functions
 
-    def _compare_bodies(self, outer: Alignment, old: Graph, new: Graph, place: str) -> None:
+    def _compare_bodies(self, outer: Alignment | None, old: Graph, new: Graph, place: str) -> None:
         pairs = Alignment(old, new, self._contents, outer)
         self._compare(pairs, place)
         self._compare_ends(pairs, place)
@@ -315,10 +315,7 @@ class _Comparison:
         if old is new or (old, new) in self._compared:
             return
         self._compared.add((old, new))
-        pairs = Alignment(old.body, new.body, self._contents)
-        place = f"function {old.name}"
-        self._compare(pairs, place)
-        self._compare_ends(pairs, place)
+        self._compare_bodies(None, old.body, new.body, f"function {old.name}")
 
     def _compare_ends(self, pairs: Alignment, place: str) -> None:
         """Record the differences of a body's inputs and outputs as one change of a node."""

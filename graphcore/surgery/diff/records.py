@@ -9,15 +9,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-import onnx
 
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, root_of
-from graphcore.onnx.notes import DOMAINS, OPSET
-from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.support.escaping import escaped
+from graphcore.surgery.patterns import defaults
 
 _MAX_UNGROUPED = 12
 
@@ -291,9 +289,5 @@ def is_named(symbol: Symbol) -> bool:
 
 def is_default(node: Node, key: str, value: Any) -> bool:
     """Return True if an attribute has the default value of its ONNX operator."""
-    schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
-    declared = None if schema is None else schema.attributes.get(key)
-    if declared is None or not declared.default_value.name:
-        return False
-    default = onnx.helper.get_attribute_value(declared.default_value)
-    return bool((default.decode() if isinstance(default, bytes) else default) == value)
+    own = defaults(node)
+    return key in own and bool(own[key] == value)
