@@ -24,7 +24,7 @@ from graphcore.onnx.read.nodes import NodeReader
 from graphcore.onnx.read.statements import make_statements
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
 from graphcore.onnx.schemas.other_domains import refusal
-from graphcore.onnx.schemas.schemas import MICROSOFT, Parameter, element
+from graphcore.onnx.schemas.schemas import MICROSOFT, Parameter, element, type_name
 from graphcore.onnx.versions.adapters import UPDATES
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
@@ -268,21 +268,17 @@ def _check(spec: OperatorSpec, positions: Sequence[int], values: Sequence[Symbol
         parameter = _parameter(spec, position)
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
             raise DTypeError(
-                f"{spec.label}: {_role(spec, position)} is {_type_name(symbol.type)}, which it does not take",
+                f"{spec.label}: {_role(spec, position)} is {type_name(symbol.type)}, which it does not take",
                 operands={_role(spec, i): s for i, s in symbols},
                 help=f"it takes {types(parameter.allowed)}",
             )
         if element(symbol.type) != element(symbols[0][1].type):
             raise DTypeError(
-                f"{spec.label}: operands must have one type, got {_type_name(symbols[0][1].type)} and "
-                f"{_type_name(symbol.type)}",
+                f"{spec.label}: operands must have one type, got {type_name(symbols[0][1].type)} and "
+                f"{type_name(symbol.type)}",
                 operands={_role(spec, i): s for i, s in symbols},
                 help="cast them to one dtype",
             )
-
-
-def _type_name(type_: Type) -> str:
-    return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
 
 
 def _parameter(spec: OperatorSpec, position: int) -> Parameter:

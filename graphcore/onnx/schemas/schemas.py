@@ -237,14 +237,14 @@ def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | No
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
             by_role = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
             raise ModelError(
-                f"load: {place}: {parameter.name} is {_type_name(symbol.type)}, which {op.name} of opset {op.version} "
+                f"load: {place}: {parameter.name} is {type_name(symbol.type)}, which {op.name} of opset {op.version} "
                 "does not take",
                 operands=by_role,
                 help="cast it in the model, or write it with a newer opset",
             )
         if first is not None and element(first.type) != element(symbol.type):
             raise ModelError(
-                f"load: {place} mixes {_type_name(first.type)} and {_type_name(symbol.type)}",
+                f"load: {place} mixes {type_name(first.type)} and {type_name(symbol.type)}",
                 operands={_role(op, i): s for i in positions if (s := symbols[i]) is not None},
                 help="Graph.load(..., implicit_casts=True) inserts casts by the promotion system",
             )
@@ -252,7 +252,8 @@ def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | No
             first = symbol
 
 
-def _type_name(type_: Type) -> str:
+def type_name(type_: Type) -> str:
+    """Return the dtype of a tensor type, or another type, as text for errors."""
     return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
 
 

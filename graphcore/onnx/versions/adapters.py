@@ -118,7 +118,7 @@ def _scalar(node: ReadNode, position: int, dtype: DType) -> Symbol:
 # Operators of the domain `ai.onnx.ml`, and of ONNX's preview domains.
 
 
-def classes(node: ReadNode) -> Converted:
+def classes(node: ReadNode) -> None:
     """LabelEncoder had one list of strings, which it mapped to and from their indices."""
     names = node.attributes.pop("classes_strings", [])
     numbers = list(range(len(names)))
@@ -126,13 +126,11 @@ def classes(node: ReadNode) -> Converted:
         node.attributes |= {"keys_strings": names, "values_int64s": numbers}
     else:
         node.attributes |= {"keys_int64s": numbers, "values_strings": names}
-    return None
 
 
-def trees(node: ReadNode) -> Converted:
+def trees(node: ReadNode) -> None:
     """Version 5 replaces these operators by a common one: the graph is written with version 4, which has them."""
     outermost(node.graph).opsets["ai.onnx.ml"] = 4
-    return None
 
 
 # Operators of opsets 27 and 28 by those of opset 26.
@@ -152,19 +150,17 @@ def range_in(node: ReadNode) -> Converted:
     return (node.graph.build.cast(node.emit("Range", type_.cast(stash), *wide), type_.dtype),)
 
 
-def remainder(node: ReadNode) -> Converted:
+def remainder(node: ReadNode) -> None:
     """Remainders of floats can have the divisor's sign."""
     if node.tensor(0).dtype.is_float and not node.attributes.get("fmod", 0):
         node.op_type, node.domain = "FloorMod", _LIBRARY
         node.attributes.clear()
-    return None
 
 
-def shift(node: ReadNode) -> Converted:
+def shift(node: ReadNode) -> None:
     """Signed integers can be shifted, and every count is defined."""
     direction = node.attributes.pop("direction")
     node.op_type, node.domain = {"LEFT": "ShiftLeft", "RIGHT": "ShiftRight"}[direction], _LIBRARY
-    return None
 
 
 def space_to_depth(node: ReadNode) -> Converted:
@@ -217,7 +213,7 @@ def training(node: ReadNode) -> Converted:
     return (*results, node.emit("Squeeze", statistics, mean, axes), variance)[: len(node.types)]
 
 
-def group(node: ReadNode) -> Converted:
+def group(node: ReadNode) -> None:
     """GroupNormalization had a scale and a bias per group, and has them per channel."""
     groups = int(node.attributes["num_groups"])
     shape = node.tensor(0).shape
@@ -232,7 +228,6 @@ def group(node: ReadNode) -> Converted:
         )
         repeated = node.emit("Expand", unknown(dtype, 2), column, sizes)
         node.put(position, node.emit("Reshape", TensorType(dtype, [channels]), repeated, node.graph.build.vector([-1])))
-    return None
 
 
 # Upsample, and Resize before its attributes for coordinates.
@@ -240,20 +235,18 @@ def group(node: ReadNode) -> Converted:
 _MODES = {"bilinear": "linear", "trilinear": "linear"}
 
 
-def upsample_scales(node: ReadNode) -> Converted:
+def upsample_scales(node: ReadNode) -> None:
     """The scales were an attribute."""
     scales = np.array(node.attributes.pop("scales"), np.float32)
     node.put(1, node.graph.build.constant(scales, DType.float32))
-    return None
 
 
-def upsample(node: ReadNode) -> Converted:
+def upsample(node: ReadNode) -> None:
     shape, rank = node.tensor(1).shape, node.rank(0)
     is_vector = not shape.is_ranked or shape.rank == 1
     if not is_vector or (rank is not None and shape.is_ranked and shape[0].is_static and int(shape[0]) != rank):
         raise node.error(f"its scales have shape {shape}", "give one number for each axis")
     node.op_type = "Resize"
-    return None
 
 
 def coordinates(node: ReadNode) -> Converted:
@@ -295,7 +288,7 @@ _ROUNDED = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """For each rounding mode the one that rounds alike without adding half a pixel first."""
 
 
-def half_pixel(node: ReadNode) -> Converted:
+def half_pixel(node: ReadNode) -> None:
     """Unused operands could not be left out, and TensorFlow's half pixels had their own mode."""
     transformation = node.attributes.get("coordinate_transformation_mode", "half_pixel")
     if transformation != "tf_crop_and_resize":
@@ -303,7 +296,7 @@ def half_pixel(node: ReadNode) -> Converted:
     if node.optional(3) is not None:
         node.put(2, None)
     if transformation != "tf_half_pixel_for_nn":
-        return None
+        return
     nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
     if node.attributes.get("mode", "nearest") != "nearest" or nearest not in _ROUNDED:
         raise node.error(
@@ -312,7 +305,6 @@ def half_pixel(node: ReadNode) -> Converted:
         )
     node.attributes["coordinate_transformation_mode"] = "half_pixel"
     node.attributes["nearest_mode"] = _ROUNDED[nearest]
-    return None
 
 
 # Scan of opset 8, which iterated over the sequences of a batch.

@@ -16,12 +16,12 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol, present
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.versions.older import MOVED, Converted, ReadNode
+from graphcore.onnx.versions.older import MOVED, ReadNode
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 Fits: TypeAlias = Callable[[ReadNode], bool]
-Change: TypeAlias = Callable[[ReadNode], Converted]
+Change: TypeAlias = Callable[[ReadNode], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Downgrade:
     change: Change
 
 
-def _keep(node: ReadNode) -> Converted:
+def _keep(node: ReadNode) -> None:
     return None
 
 
@@ -42,10 +42,9 @@ def only(defaults: Mapping[str, Any]) -> Downgrade:
     def fits(node: ReadNode) -> bool:
         return all(_is_default(node.attributes.get(name), default) for name, default in defaults.items())
 
-    def change(node: ReadNode) -> Converted:
+    def change(node: ReadNode) -> None:
         for name in defaults:
             node.attributes.pop(name, None)
-        return None
 
     return Downgrade(fits, change)
 
@@ -83,28 +82,26 @@ def _has_known_axes(node: ReadNode) -> bool:
     return axes is not None
 
 
-def _axes_to_attribute(node: ReadNode) -> Converted:
+def _axes_to_attribute(node: ReadNode) -> None:
     axes = node.constant(1)
     node.inputs[1:] = []
     node.attributes.pop("noop_with_empty_axes", None)
     if axes is not None and axes.size:
         node.attributes["axes"] = axes.reshape(-1).tolist()
-    return None
 
 
-def _axis_to_attribute(node: ReadNode) -> Converted:
+def _axis_to_attribute(node: ReadNode) -> None:
     """The axis of a Fourier transform was an attribute with another default."""
     axis = node.constant(2)
     node.inputs[2:] = []
     node.attributes["axis"] = -2 if axis is None else int(axis.reshape(()))
-    return None
 
 
-def _split_sizes(node: ReadNode) -> Converted:
+def _split_sizes(node: ReadNode) -> None:
     """Unequal parts needed sizes."""
     count = int(node.attributes.pop("num_outputs", len(node.types)))
     if node.optional(1) is not None:
-        return None
+        return
     x, axis = node.operand(0), int(node.attributes.get("axis", 0))
     shape = node.tensor(0).shape
     size = shape[axis] if shape.is_ranked else None
@@ -113,7 +110,7 @@ def _split_sizes(node: ReadNode) -> Converted:
         if int(size) % count:
             last = int(size) - part_size * (count - 1)
             node.put(1, node.graph.build.vector([part_size] * (count - 1) + [last]))
-        return None
+        return
     one = TensorType(DType.int64, [1])
     place = node.graph.build.vector([axis])
     length = node.emit("Gather", one, node.emit("Shape", TensorType(DType.int64, ["?"]), x), place, axis=0)
@@ -122,7 +119,6 @@ def _split_sizes(node: ReadNode) -> Converted:
     rest = node.emit("Mul", one, part, node.graph.build.vector([count - 1]))
     sizes = [*[part] * (count - 1), node.emit("Sub", one, length, rest)]
     node.put(1, node.emit("Concat", TensorType(DType.int64, [count]), *sizes, axis=0))
-    return None
 
 
 # Axes of Pad and Resize, which applied to all axes
@@ -139,14 +135,13 @@ def _has_known_pad_axes(node: ReadNode) -> bool:
     return node.optional(3) is None or _chosen_axes(node, 3) is not None
 
 
-def _pad_all_axes(node: ReadNode) -> Converted:
+def _pad_all_axes(node: ReadNode) -> None:
     axes = _chosen_axes(node, 3) if node.optional(3) is not None else None
     node.inputs[3:] = []
     if axes is not None:
         rank = present(node.rank(0))
         zeros = node.graph.build.vector([0] * (2 * rank))
         node.put(1, _place(node, zeros, node.operand(1), [*axes, *(a + rank for a in axes)]))
-    return None
 
 
 def _place(node: ReadNode, vector: Symbol, part: Symbol, places: list[int]) -> Symbol:
@@ -169,12 +164,12 @@ def _resizes_plainly(node: ReadNode) -> bool:
     return not is_cropped and _chosen_axes(node, 0) is not None
 
 
-def _resize_all_axes(node: ReadNode) -> Converted:
+def _resize_all_axes(node: ReadNode) -> None:
     axes = _chosen_axes(node, 0) if node.attributes.get("axes") else None
     for name in ("antialias", "axes", "keep_aspect_ratio_policy"):
         node.attributes.pop(name, None)
     if axes is None:
-        return None
+        return
     rank = present(node.rank(0))
     scales, sizes = node.optional(2), node.optional(3)
     if sizes is not None:
@@ -182,7 +177,6 @@ def _resize_all_axes(node: ReadNode) -> Converted:
         node.put(3, _place(node, sizes_of_all, sizes, axes))
     elif scales is not None:
         node.put(2, _place(node, node.graph.build.constant(np.ones(rank, np.float32), DType.float32), scales, axes))
-    return None
 
 
 # Quantization
@@ -198,11 +192,6 @@ def _is_scaled_dtype(node: ReadNode) -> bool:
     return not chosen or chosen == node.tensor(1).dtype.onnx
 
 
-def _drop_output_dtype(node: ReadNode) -> Converted:
-    node.attributes.pop("output_dtype", None)
-    return None
-
-
 def _quantizes_whole_axes(node: ReadNode) -> bool:
     if node.attributes.get("block_size", 0):
         return False
@@ -212,7 +201,7 @@ def _quantizes_whole_axes(node: ReadNode) -> bool:
     return node.tensor(1).shape.is_static
 
 
-def _zero_point_for_dtype(node: ReadNode) -> Converted:
+def _zero_point_for_dtype(node: ReadNode) -> None:
     """The zero point decided the dtype of the result."""
     node.attributes.pop("block_size", None)
     chosen = _chosen_dtype(node)
@@ -221,7 +210,6 @@ def _zero_point_for_dtype(node: ReadNode) -> Converted:
         dtype = node.result().dtype
         zeros = np.zeros([int(d) for d in node.tensor(1).shape], dtype.numpy)
         node.put(2, node.graph.build.constant(zeros, dtype))
-    return None
 
 
 # Pooling
@@ -260,13 +248,12 @@ def _windows_to_end(node: ReadNode) -> list[int] | None:
     return ends if fits and not (is_wider and is_counted) else None
 
 
-def _pad_to_end(node: ReadNode) -> Converted:
+def _pad_to_end(node: ReadNode) -> None:
     ends = _windows_to_end(node)
     if ends:
         attributes = node.attributes
         before = attributes.get("pads", [0] * len(ends))[: len(ends)]
         attributes.update({"pads": [*before, *ends], "ceil_mode": 0, "auto_pad": "NOTSET"})
-    return None
 
 
 _WINDOWS = Downgrade(lambda node: _windows_to_end(node) is not None, _pad_to_end)
@@ -275,15 +262,13 @@ _WINDOWS = Downgrade(lambda node: _windows_to_end(node) is not None, _pad_to_end
 # Others
 
 
-def _modes_of_images(node: ReadNode) -> Converted:
+def _modes_of_images(node: ReadNode) -> None:
     mode = node.attributes.get("mode", "linear")
     node.attributes["mode"] = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
-    return None
 
 
-def _drop_lengths(node: ReadNode) -> Converted:
+def _drop_lengths(node: ReadNode) -> None:
     node.inputs[6:] = []
-    return None
 
 
 _REDUCTIONS = sorted(name for name in MOVED if name.startswith("Reduce") and name != "ReduceSum")
@@ -297,7 +282,7 @@ ROWS: Mapping[str, Mapping[int, Downgrade]] = {
     "Cast": {19: ignored("saturate"), 24: ignored("round_mode")},
     "CastLike": {19: ignored("saturate"), 24: ignored("round_mode")},
     "DFT": {20: Downgrade(lambda node: node.optional(2) is None or node.constant(2) is not None, _axis_to_attribute)},
-    "DequantizeLinear": {21: only({"block_size": 0}), 23: Downgrade(_is_scaled_dtype, _drop_output_dtype)},
+    "DequantizeLinear": {21: only({"block_size": 0}), 23: Downgrade(_is_scaled_dtype, ignored("output_dtype").change)},
     "GridSample": {20: Downgrade(lambda node: node.rank(0) == 4, _modes_of_images)},
     "GroupNormalization": {21: Downgrade(lambda node: False, _keep)},  # a scale for each channel
     "LpPool": {18: only({"ceil_mode": 0, "dilations": 1}), 22: _WINDOWS},

@@ -12,8 +12,8 @@ import onnx
 from graphcore.arrays import casting
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Symbol
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import constant_array, outside
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.model_proto import attribute, outer_name
 from graphcore.onnx.proto.tensors import with_attributes
@@ -35,23 +35,21 @@ MOVED: dict[str, tuple[str, ...]] = {
 """Attributes that became operands, after the first operand."""
 
 
-def attributes_to_operands(node: ReadNode) -> Converted:
+def attributes_to_operands(node: ReadNode) -> None:
     """Lists of integers were attributes, and are operands."""
     for position, name in enumerate(MOVED[node.op_type], 1):
         value = node.attributes.pop(name, None)
         if value is not None and value != []:
             node.put(position, node.graph.build.vector(value if isinstance(value, list) else [value]))
-    return None
 
 
-def split(node: ReadNode) -> Converted:
+def split(node: ReadNode) -> None:
     """Without sizes, parts were equal."""
     if node.optional(1) is None:
         node.attributes["num_outputs"] = len(node.types)
-    return None
 
 
-def clip(node: ReadNode) -> Converted:
+def clip(node: ReadNode) -> None:
     """The bounds were attributes."""
     for position, name in enumerate(("min", "max"), 1):
         if name in node.attributes:
@@ -59,16 +57,14 @@ def clip(node: ReadNode) -> Converted:
                 np.array(node.attributes.pop(name), np.float32), DType.float32, node.tensor(0).dtype
             )
             node.put(position, node.graph.build.constant(value, node.tensor(0).dtype))
-    return None
 
 
-def pad(node: ReadNode) -> Converted:
+def pad(node: ReadNode) -> None:
     """The amounts and the value were attributes."""
     node.put(1, node.graph.build.vector(node.attributes.pop("pads")))
     value = node.attributes.pop("value", 0.0)
     if value and node.attributes.get("mode", "constant") == "constant":
         node.put(2, node.scalar(value, node.tensor(0).dtype))
-    return None
 
 
 def flatten_axes(node: ReadNode) -> Converted:
@@ -100,24 +96,22 @@ def dropout(node: ReadNode) -> Converted:
     return result, node.graph.build.cast(mask, node.result(1).dtype)
 
 
-def scatter(node: ReadNode) -> Converted:
+def scatter(node: ReadNode) -> None:
     node.op_type = "ScatterElements"
-    return None
 
 
-def one_hot(node: ReadNode) -> Converted:
+def one_hot(node: ReadNode) -> None:
     """A negative index gave a row of zeros; now it counts from the end."""
     indices = node.operand(0)
     dtype = node.tensor(0).dtype
     values = node.constant(0)
     if dtype.is_integer and (not dtype.is_signed or (values is not None and (values >= 0).all())):
-        return None
+        return
     wide = node.graph.build.cast(indices, DType.int64)
     shape = node.tensor(0).shape
     below = node.emit("Less", TensorType(DType.bool, shape), wide, node.scalar(0, DType.int64))
     beyond = node.scalar(np.iinfo(np.int64).max, DType.int64)
     node.put(0, node.emit("Where", TensorType(DType.int64, shape), below, beyond, wide))
-    return None
 
 
 def erf(node: ReadNode) -> Converted:
@@ -134,23 +128,20 @@ def erf(node: ReadNode) -> Converted:
     return (node.emit("Sub", type_, above, below),)
 
 
-def roi_align(node: ReadNode) -> Converted:
+def roi_align(node: ReadNode) -> None:
     """Corners were not shifted by half a pixel."""
     node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
-    return None
 
 
-def grid_sample(node: ReadNode) -> Converted:
+def grid_sample(node: ReadNode) -> None:
     """Modes were named for two axes."""
     mode = node.attributes.get("mode", "bilinear")
     node.attributes["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return None
 
 
-def fourier(node: ReadNode) -> Converted:
+def fourier(node: ReadNode) -> None:
     """The axis was an attribute."""
     node.put(2, node.scalar(int(node.attributes.pop("axis", 1)), DType.int64))
-    return None
 
 
 # ONNX's Cast expressed by the library's, which differ for values out of a dtype's range.
@@ -407,9 +398,7 @@ def expand_function(node: ReadNode) -> tuple[Symbol, ...]:
     names: dict[str, Symbol | None] = dict.fromkeys(body.inputs)
     names.update(zip(body.inputs, node.inputs, strict=False))
     for part in node.attributes.values():
-        captured = part.scope.captured.values() if isinstance(part, Graph) else ()
-        outer = [s.producer.symbol for s in captured if isinstance(s.producer, Captured)]
-        names.update({outer_name(symbol.id): symbol for symbol in outer})
+        names.update({outer_name(s.id): s for s in (outside(part) if isinstance(part, Graph) else ())})
     node.nested(body.nodes, names, body.version)
     symbols = [names.get(name) for name in body.outputs[: len(node.types)]]
     results = tuple(symbol for symbol in symbols if symbol is not None)
