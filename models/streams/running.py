@@ -109,7 +109,8 @@ class Running:
     def _advance(self, start: int, texts: Sequence[Text], tokens: Array, lengths: Array) -> None:
         """Run a call on rows from `start`, and add the next token of each text."""
         try:
-            chosen = _choose_tokens(texts, self._call(start, tokens, lengths)[:, -1])
+            logits = self._call(start, tokens, lengths)[:, -1]
+            chosen = _choose_tokens(texts, logits)
         except Exception as error:
             if len(texts) == 1:
                 texts[0].fail(error)
@@ -117,8 +118,8 @@ class Running:
             for row, text in enumerate(texts):  # run each alone: one of them causes the error
                 self._advance(start + row, [text], tokens[row : row + 1], lengths[row : row + 1])
             return
-        for text, token in zip(texts, chosen, strict=True):
-            text.add(token)
+        for text, token, row in zip(texts, chosen, logits, strict=True):
+            text.add(token, row)
         self.counts.made += len(texts)
 
     def _look_up(self, text: Text) -> bool:
@@ -135,7 +136,7 @@ class Running:
             logits = self._call(0, tokens, lengths, len(guess) + 1)[0]
             for row, token in enumerate([*guess, None]):
                 (new_token,) = _choose_tokens([text], logits[row : row + 1])
-                text.add(new_token)
+                text.add(new_token, logits[row])
                 if new_token != token or text.is_done:
                     break
         except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -117,11 +117,36 @@ def _is_number(value: object) -> bool:
 # A text that is being generated.
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """The log-probability of a token, by the softmax of the logits without temperature.
+
+    Attributes:
+        token: The token.
+        logprob: The natural logarithm of its probability.
+        top: The likeliest tokens with theirs, the likeliest first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+def token_logprob(token: int, logits: Array, count: int) -> TokenLogprob:
+    """Return the log-probabilities of a token and of the `count` likeliest ones. logits: [vocabulary]."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    top = np.argsort(-scores, kind="stable")[:count]
+    return TokenLogprob(token, float(scores[token]), tuple(zip(top.tolist(), scores[top].tolist(), strict=True)))
+
+
 class Text:
     """A prompt and the tokens after it.
 
     new_tokens: the new tokens so far. cached: the number of tokens whose keys and values are in the cache, which are
     all but the last once the prompt is read. is_done: no token will follow. error: why it ended early, or None.
+    logprobs: the log-probabilities of the new tokens, if they were requested.
     """
 
     __slots__ = (
@@ -129,12 +154,15 @@ class Text:
         "_max_new_tokens",
         "_next_number",
         "_tokens",
+        "_top_count",
+        "_until",
         "cached",
         "choice",
         "count",
         "error",
         "is_done",
         "last",
+        "logprobs",
         "lookup",
         "new_tokens",
         "numbers",
@@ -149,12 +177,21 @@ class Text:
         choice: Choice,
         numbers: Iterator[float],
         lookup: int = 0,
+        top_count: int = 0,
+        until: Callable[[int], bool] | None = None,
     ) -> None:
-        """Start a text. numbers: a random number for each token. lookup: the maximum number of tokens to look up."""
+        """Start a text.
+
+        numbers: a random number for each token. lookup: the maximum number of tokens to look up. top_count: the number
+        of likeliest tokens in `logprobs`; 0 for no `logprobs`. until: gets each token, True ends the text.
+        """
         self.choice = choice
         self.numbers = numbers
         self.lookup = self.reach = lookup
         self.new_tokens: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self._top_count = top_count
+        self._until = until
         self.count = len(prompt)
         self.cached = 0
         self.last = int(prompt[-1])
@@ -182,18 +219,24 @@ class Text:
             self._next_number = next(self.numbers)
         return self._next_number
 
-    def add(self, token: int) -> None:
-        """Add a token, unless another thread has ended the text."""
+    def add(self, token: int, logits: Array) -> None:
+        """Add a token, unless another thread has ended the text. logits: [vocabulary]."""
         if self.is_done:
+            return
+        is_last = token in self._ends
+        if self._top_count:
+            self.logprobs.append(token_logprob(token, logits, self._top_count))
+        try:
+            is_last |= self._until is not None and self._until(token)
+        except Exception as error:  # of this text alone
+            self.fail(error)
             return
         self._tokens[self.count] = self.last = token
         self.cached = self.count
         self.count += 1
         self._next_number = None
         self.new_tokens.append(token)
-        if (
-            token in self._ends or len(self.new_tokens) == self._max_new_tokens
-        ):  # another thread may end it: never set False
+        if is_last or len(self.new_tokens) == self._max_new_tokens:  # another thread may end it: never set False
             self.is_done = True
 
     def fail(self, error: BaseException) -> None:

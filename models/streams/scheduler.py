@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,16 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.running import Counts, Running
-from graphcore.models.streams.sampling import Seed, Text, choice_of, decoder_of, prompt_of, require_integer, stop_tokens
+from graphcore.models.streams.sampling import (
+    Seed,
+    Text,
+    TokenLogprob,
+    choice_of,
+    decoder_of,
+    prompt_of,
+    require_integer,
+    stop_tokens,
+)
 from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.runtime.waiting import Deadlines, Server
@@ -48,6 +57,11 @@ class Request:
     def tokens(self) -> Array:
         """The tokens so far: int64[tokens]. Does not wait."""
         return np.array(self._text.new_tokens, np.int64)
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """The log-probabilities of the tokens so far, if they were requested. Does not wait."""
+        return self._text.logprobs[: len(self._text.new_tokens)]
 
     def __iter__(self) -> Iterator[int]:
         """Yield each token. Raises as `result` does."""
@@ -162,6 +176,8 @@ class Streams(Server):
         stop: Collection[int] | Array = (),
         lookup: int = 0,
         timeout: float | None = None,
+        logprobs: int = 0,
+        until: Callable[[int], bool] | None = None,
     ) -> Request:
         """Return a request for the tokens after a prompt. Other options are those of `generate`.
 
@@ -171,6 +187,8 @@ class Streams(Server):
             seed: The seed of this request. Its tokens do not depend on other requests.
             timeout: The number of seconds after which the request ends with a `RunTimeoutError`, waiting or running. It
                 keeps its tokens.
+            logprobs: The number of likeliest tokens in `request.logprobs`; 0 for no log-probabilities.
+            until: A function that gets each new token, in the thread of the model, and returns True to end the text.
 
         Raises:
             FeedError: An argument is invalid.
@@ -186,7 +204,9 @@ class Streams(Server):
         lookup = self._decoder.check_lookup("submit", lookup)
         choice = choice_of("submit", temperature, top_k, top_p, seed)
         seconds = None if timeout is None else seconds_of("submit", timeout)
-        request = Request(Text(prompt, new_token_count, ends, choice, choice.numbers()[0], lookup), self._work, seconds)
+        top_count = require_integer("submit", "logprobs", logprobs, 0)
+        text = Text(prompt, new_token_count, ends, choice, choice.numbers()[0], lookup, top_count, until)
+        request = Request(text, self._work, seconds)
         self._work.add(request)
         return request
 

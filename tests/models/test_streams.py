@@ -398,3 +398,48 @@ def test_streams_of_another_process_are_refused() -> None:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert streams.submit([1], 2).result(PATIENCE).size == 2
+
+
+def test_logprobs_are_those_of_the_softmax_of_the_logits() -> None:
+    prompt = drawn(3, 9)
+    with models.Streams(build_model("llama"), slots=2) as streams:
+        sampled = streams.submit(prompt, 6, temperature=0.7, seed=4, logprobs=3)
+        plain = streams.submit(prompt, 6, temperature=0.7, seed=4)
+        looked_up = streams.submit(prompt, 6, lookup=4, logprobs=1)
+        tokens = sampled.result().tolist()
+        assert plain.result().tolist() == tokens
+        assert plain.logprobs == []
+        likeliest = looked_up.result().tolist()
+        assert [each.top[0][0] for each in looked_up.logprobs] == likeliest
+    whole = np.array([[*prompt, *tokens[:-1]]])
+    (logits,) = build_model("llama").state()(whole, np.array([whole.size]), np.array(6))
+    scores = logits[0].astype(np.float64)
+    scores = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    assert [each.token for each in sampled.logprobs] == tokens
+    np.testing.assert_allclose([each.logprob for each in sampled.logprobs], scores[np.arange(6), tokens], atol=1e-5)
+    order = np.argsort(-scores, -1)[:, :3]
+    assert [[token for token, _ in each.top] for each in sampled.logprobs] == order.tolist()
+    np.testing.assert_allclose(
+        [[value for _, value in each.top] for each in sampled.logprobs],
+        np.take_along_axis(scores, order, -1),
+        atol=1e-5,
+    )
+
+
+def test_text_ends_when_its_function_says_so_and_alone_fails_with_it() -> None:
+    seen: list[int] = []
+
+    def is_third(token: int) -> bool:
+        seen.append(token)
+        return len(seen) == 3
+
+    def fail(token: int) -> bool:
+        raise ValueError("no")
+
+    with models.Streams(build_model("llama"), slots=3) as streams:
+        ended, failed = streams.submit(drawn(1, 5), 9, until=is_third), streams.submit(drawn(2, 5), 9, until=fail)
+        others = streams.submit(drawn(3, 5), 9)
+        assert ended.result().tolist() == seen == alone("llama", drawn(1, 5), 9)[:3]
+        with pytest.raises(ValueError, match="no"):
+            failed.result()
+        assert others.result().tolist() == alone("llama", drawn(3, 5), 9)
