@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -13,9 +14,12 @@ from graphcore.build.operands import graph_of, operand, promote, promote_one
 from graphcore.build.shapes import broadcast
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared import extended
 from graphcore.types.dtypes import TRANSPORT, DType, Kind
 from graphcore.types.tensor_types import tensor_type
 
+# (exp(x) - 1 - x) / x^2
+_EXP = [Fraction(1, math.factorial(n)) for n in range(13, 1, -1)]
 _INTEGERS = {8: DType.int8, 16: DType.int16, 32: DType.int32, 64: DType.int64}
 
 
@@ -356,22 +360,49 @@ def _heaviside(x: Symbol, y: Symbol) -> Symbol:
     return e.where(_is_nan(x), x, step)
 
 
+@expansion("LogAddExp", fast=True)
+def _short_logaddexp(x: Symbol, y: Symbol) -> Symbol:
+    greater, less = e.emit("Max", x, y), e.emit("Min", x, y)
+    distance, lost = e.sum_of(less, e.emit("Neg", greater))
+    # The distance of two equal infinities is 0, though their difference is NaN.
+    small = e.emit("Exp", e.where_number(e.equal(x, y), 0.0, distance))
+    small = e.add(small, e.mul(small, e.where_number(e.below(e.emit("Abs", lost), 1), lost, 0.0)))
+    return e.emit("Add", greater, _log1p(small))
+
+
 @expansion("LogAddExp")
 def _logaddexp(x: Symbol, y: Symbol) -> Symbol:
-    greater = e.emit("Max", x, y)
-    # The distance of two equal infinities is 0, though their difference is NaN.
-    distance = e.where(e.equal(x, y), e.const(x, 0), e.emit("Neg", e.emit("Abs", e.emit("Sub", x, y))))
-    return e.emit("Add", greater, _log1p_of_exp(distance))
+    greater, less, result = e.emit("Max", x, y), e.emit("Min", x, y), _short_logaddexp(x, y)
+    # The sum loses digits if the result is between greater / 2 and -1.5 greater.
+    cancels = e.less(e.emit("Abs", e.add(e.mul(greater, 0.5), result)), e.emit("Neg", greater))
+    return extended.where_any(cancels, _log_near_one, result, greater, less)
 
 
-def _log1p_of_exp(x: Symbol) -> Symbol:
-    """Return log(1 + exp(x)) for x <= 0, by Kahan's correction for the rounding of the sum."""
+def _log_near_one(x: Symbol, y: Symbol) -> Symbol:
+    """Return log(exp(x) + exp(y)) for x from -2.8 to 0 and y <= x, where the sum may be near 1."""
+    unit = e.where_number(e.below(y, -300.0), 2.0**500, e.const(y, 1))  # products of smaller numbers would vanish
+    weights, terms = [], []
+    for power in (x, e.clamp_min(y, -744.0)):
+        number, scale, (high, middle, low) = extended.near_exp(power)
+        weights.append(e.mul(number, e.mul(scale, unit)))
+        square, lost = e.product_of(high, high)
+        square = square, e.add(lost, e.mul(e.mul(high, 2.0), middle))
+        rest, last = extended.product(square, extended.polynomial((high, middle), _EXP))
+        for part in (high, rest, middle):
+            above = e.upper(part)  # whose product with 12 bits is exact
+            terms += [e.mul(weights[-1], above), e.mul(weights[-1], e.sub(part, above))]
+        terms.append(e.mul(weights[-1], e.add(last, low)))
+    high, middle, low = extended.total(*weights, e.emit("Neg", unit), *terms)
+    return _log1p(e.div(e.add(high, e.add(middle, low)), unit))
+
+
+def _log1p(x: Symbol) -> Symbol:
+    """Return log(1 + x) for x >= -0.5, by Kahan's correction for the rounding of the sum."""
     one = e.const(x, 1)
-    small = e.emit("Exp", x)
-    near = e.emit("Add", one, small)
+    near = e.emit("Add", one, x)
     gap = e.emit("Sub", near, one)
-    corrected = e.emit("Mul", e.emit("Log", near), e.emit("Div", small, e.where(e.equal(near, one), one, gap)))
-    return e.where(e.equal(near, one), small, corrected)
+    corrected = e.emit("Mul", e.emit("Log", near), e.emit("Div", x, e.where(e.equal(near, one), one, gap)))
+    return e.where(e.equal(near, one), x, corrected)
 
 
 hypot = binary(

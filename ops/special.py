@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from decimal import Decimal, localcontext
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,8 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE
 from graphcore.build.elementwise import unary
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.types.dims import Dim
+from graphcore.ops.shared import extended
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape
-
-_VECTOR = _shape([Dim.dynamic()])
 
 # log(gamma(x)) / ((x - 1) * (x - 2)) from 1 to 8, k = 2.828125.
 _LGAMMA = (
@@ -48,8 +46,7 @@ _STIRLING = (
     0.17964437236883057, -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176, 0.0008417508417508417,
     -0.0005952380952380953, 0.0007936507936507937, -0.002777777777777778, 0.08333333333333333,
 )  # fmt: skip
-_BERNOULLI = (-3617, 8160), (1, 12), (-691, 32760), (1, 132), (-1, 240), (1, 252), (-1, 120), (1, 12)
-_DIGAMMA_FAR = tuple(p / q for p, q in _BERNOULLI)
+_DIGAMMA_FAR = (-3617 / 8160, 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 # The zeros of lgamma from -2.4 to -19, as distances to the nearest integer.
 _ZEROS = """
     -0.45702473822080062303945414765118 0.2523173532725873986085115173085 -0.143580888349980058694358781820228
@@ -133,27 +130,12 @@ def _rows_of_zeros() -> list[Any]:
     return [zeros, low, 1 / np.abs(np.sin(math.pi * zeros)), steep, *series[::-1]]
 
 
-def _flat(values: Callable[..., tuple[Symbol, Symbol]], size: Symbol, *others: Symbol) -> Iterator[Symbol]:
-    """Return the values of a function of vectors, which `_rows` needs, in the shape of its operands."""
-    sizes, flat, like = e.emit("Shape", size, dtype=DType.int64, shape=_VECTOR), e.ints(size, [-1]), size.shape
-    parts = values(*(e.emit("Reshape", part, flat, shape=_VECTOR) for part in (size, *others)))
-    return (e.emit("Reshape", part, sizes, shape=like, allowzero=1) for part in parts)
-
-
-def _rows(table: list[Any], place: Symbol) -> Iterator[Symbol]:
-    """Return the numbers at these places of each row."""
-    constants = (
-        place.graph.build.constant(row, DType.float64) for row in table
-    )  # GatherElements is faster than Gather
-    return (e.emit("GatherElements", row, place, dtype=DType.float64, shape=_VECTOR, axis=0) for row in constants)
-
-
-def _lgamma_near_zero(size: Symbol, sine: Symbol) -> tuple[Symbol, Symbol]:
-    """Return a mask of the sizes near zeros of lgamma(-size), and its values there. sine: abs(sin(pi * size))."""
-    inside = e.clamp_min(e.where(e.below(size, 19.4), size, e.const(size, 19.4)), 2)  # 19.4 also for NaN
+def _lgamma_near_zero(size: Symbol, sine: Symbol, other: Symbol) -> Symbol:
+    """Return lgamma(-size) for sizes near zeros and below 19.4, else `other`. sine: abs(sin(pi * size))."""
+    inside = e.clamp_min(size, 2)
     whole = e.emit("Floor", e.add(inside, 0.35))
     place = e.cast_within(e.sub(e.add(whole, e.emit("Floor", inside)), 4), DType.int32)
-    zero, low, inverse, steep, slope, *series = _rows(_rows_of_zeros(), place)
+    zero, low, inverse, steep, slope, *series = extended.rows(_rows_of_zeros(), place)
     away = e.sub(e.sub(e.sub(whole, size), zero), low)
     for coefficient in series:
         slope = e.add(e.mul(slope, away), coefficient)
@@ -164,7 +146,7 @@ def _lgamma_near_zero(size: Symbol, sine: Symbol) -> tuple[Symbol, Symbol]:
     lost = e.div(e.sub(e.sub(ratio, 1), change), e.clamp_min(ratio, 0.5))
     # lgamma(-z) = 0 = -lgamma(1 + z) - log(sin(pi * z) / pi), which is subtracted from the same of -size.
     value = e.sub(e.add(e.mul(away, slope), lost), e.emit("Log", ratio))
-    return e.below(e.emit("Abs", away), 0.25), value
+    return e.where(e.below(e.emit("Abs", away), 0.25), value, other)
 
 
 def _lgamma(x: Symbol) -> Symbol:
@@ -180,8 +162,8 @@ def _lgamma(x: Symbol) -> Symbol:
     factor = e.emit("Log", e.where(negative, reflected, e.clamp_max(size, 1)))
     result = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
     result = e.where_number(e.equals(result, 0), 0, result)  # 0.0 at 1 and 2, not -0.0
-    near, value = _flat(_lgamma_near_zero, size, sine)
-    result = e.where(e.both(negative, near), value, result)
+    has_zeros = e.both(negative, e.below(size, 19.4))
+    result = extended.where_any(has_zeros, _lgamma_near_zero, result, size, sine, result)
     return e.where_number(e.equals(size, math.inf), math.inf, result)
 
 
@@ -227,74 +209,45 @@ def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
     return inside, e.emit("Gather", table, place, shape=x.shape, axis=0)
 
 
-_MAX_ZEROS = 1024
-"""The number of zeros of digamma below 0 that are computed to 32 digits."""
-_PI = Decimal("3.14159265358979323846264338327950288419717")
+# sin(x) / x up to pi / 2, in x * x; (log(1 + x) - x) / x^2; the product of x + k for k up to 16.
+_SIN = [Fraction((-1) ** n, math.factorial(2 * n + 1)) for n in range(18, -1, -1)]
+_LOG = [Fraction((-1) ** (n + 1), n) for n in range(16, 1, -1)]
+_STEPS = functools.reduce(lambda p, k: [a + k * b for a, b in zip([*p, 0], [0, *p], strict=True)], range(1, 17), [1])
 
 
-@functools.cache
-def _zeros_of_digamma() -> list[Any]:
-    """Return z - floor(z) in two parts, and pi / abs(sin(pi * z)), for digamma(-z) = 0.
-
-    That is digamma(1 + z) + pi / tan(pi * z). A step of Newton's method in 42 digits gives the second part.
-    """
-    whole, part = np.arange(_MAX_ZEROS, dtype=float), np.full(_MAX_ZEROS, 0.7)
-    for _ in range(20):
-        steps, b = whole + part + np.arange(1, 13)[:, None], whole + part + 13
-        value = np.log(b) - 0.5 / b - np.polyval(_DIGAMMA_FAR, b**-2) / b**2 - (1 / steps).sum(0)
-        part = 1 - np.arctan2(math.pi, value) / math.pi
-    slope = np.polyval(np.arange(16, 0, -2) * _DIGAMMA_FAR, b**-2) / b**3 + 0.5 / b**2 + 1 / b + (steps**-2).sum(0)
-    error, steep = map(np.array, zip(*map(_digamma_below_0, whole, part), strict=True))
-    low = -error / (slope - steep**2)
-    return [part, low, steep * (1 + value * low)]
-
-
-def _digamma_below_0(whole: float, part: float) -> tuple[float, float]:
-    """Return digamma(-x) and pi / abs(sin(pi * x)) for x = whole + part, of which part is above 0.5."""
-    with localcontext() as context:
-        context.prec = 42
-        angle, x = (1 - Decimal(part)) * _PI, Decimal(whole) + Decimal(part) + 1
-        square = angle * angle
-        sine, cosine, far, value = Decimal(0), Decimal(0), Decimal(0), Decimal(0)
-        for n in range(32, 0, -2):
-            sine, cosine = (1 - sine) * square / (n * (n + 1)), (1 - cosine) * square / (n * (n - 1))
-        steep = _PI / (angle * (1 - sine))
-        while x < 100:
-            value, x = value - 1 / x, x + 1
-        for p, q in _BERNOULLI:
-            far = (far + Decimal(p) / q) / (x * x)
-        return float(value + x.ln() - 1 / (2 * x) - far - steep * (1 - cosine)), float(steep)
+def _digamma_near_zero(size: Symbol) -> Symbol:
+    """Return digamma(-size) near its zeros, as (digamma(1 + size) + pi / tan(pi * size)) with 32 digits."""
+    zero = e.const(size, 0)
+    one, pi = (e.const(size, 1), zero), (e.const(size, math.pi), e.const(size, 1.2246467991473532e-16))
+    far = e.sum_of(size, e.const(size, 16))
+    inverse = extended.quotient(one, far)
+    square = extended.product(inverse, inverse)
+    numbers = [Fraction(1)]  # of Bernoulli
+    for n in range(1, 37):
+        numbers.append(-sum(math.comb(n + 1, k) * b for k, b in enumerate(numbers)) / (n + 1))
+    series = extended.product(square, extended.polynomial(square, [-numbers[n] / n for n in range(36, 0, -2)]))
+    steps = extended.polynomial((size, zero), [Fraction(c) for c in _STEPS])
+    slope = extended.polynomial((size, zero), [Fraction(c * (16 - n)) for n, c in enumerate(_STEPS[:-1])])
+    last = extended.quotient(slope, steps)
+    # log(far) is log(far * w) - log(w), with w near 1 / far.
+    power = e.emit("Neg", e.emit("Log", far[0]))
+    number, scale, away = extended.near_exp(power)
+    near, lost = e.product_of(far[0], e.mul(number, scale))
+    near = e.sum_of(e.sub(near, 1), e.add(lost, e.mul(far[1], e.mul(number, scale))))
+    bend = extended.product(extended.product(near, near), extended.polynomial(near, _LOG))
+    halves = (e.mul(part, 0.5) for part in inverse)
+    terms = (*away, *near, *bend, *halves, *series, *(e.emit("Neg", part) for part in last))
+    high, middle, low = extended.total(e.emit("Neg", power), *terms)
+    turn = e.sub(size, e.emit("Round", size))
+    sine, cosine = (_sine_of_pi((s, zero), pi) for s in (turn, e.sub(0.5, e.emit("Abs", turn))))
+    terms = extended.product((high, e.add(middle, low)), sine)
+    high, middle, low = extended.total(*terms, *extended.product(pi, cosine))
+    return e.emit("Div", e.add(high, e.add(middle, low)), sine[0])
 
 
-def _digamma_near_zero(size: Symbol) -> tuple[Symbol, Symbol]:
-    """Return a mask of the sizes near zeros of digamma(-size), and its values there."""
-    inside = e.where(e.below(size, _MAX_ZEROS), size, e.const(size, 0))  # 0 also for NaN
-    whole = e.emit("Floor", inside)
-    part, low, steep = _rows(_zeros_of_digamma(), e.cast_within(whole, DType.int32))
-    away = e.sub(e.sub(e.sub(inside, whole), part), low)
-    # The difference of digamma(1 + size) and digamma(1 + z), divided by that of size and z.
-    zero, slope = e.add(whole, part), e.const(size, 0)
-    for k in range(1, 8):
-        slope = e.add(slope, e.emit("Reciprocal", e.mul(e.add(zero, k), e.add(inside, k))))
-    a, b = e.add(zero, 8), e.add(inside, 8)
-    total, product = e.add(a, b), e.mul(a, b)
-    x, y = (e.emit("Reciprocal", e.square(end)) for end in (a, b))
-    series, quotient = (
-        e.const(size, _DIGAMMA_FAR[0]),
-        e.const(size, 0),
-    )  # a polynomial of y, and its difference quotient
-    for coefficient in (*_DIGAMMA_FAR[1:], 0):
-        series, quotient = e.add(e.mul(series, y), coefficient), e.add(e.mul(quotient, x), series)
-    rate = e.square(e.emit("Div", away, total))
-    slope = e.add(slope, e.emit("Div", e.polynomial(rate, [2 / 7, 2 / 5, 2 / 3, 2]), total))
-    slope = e.add(slope, e.div(0.5, product))
-    slope = e.add(slope, e.emit("Div", e.mul(quotient, total), e.square(product)))
-    # The same for pi / tan(pi * size), which is -pi * sin(pi * away) / (sin(pi * size) * sin(pi * z)).
-    turn = e.emit("Abs", e.sub(inside, e.emit("Round", inside)))
-    sine, ratio = (e.add(e.mul(e.square(part), e.polynomial(e.square(part), _SINE)), 1) for part in (away, turn))
-    turned = e.emit("Div", e.mul(sine, steep), e.mul(turn, ratio))
-    near = e.both(e.below(e.emit("Abs", away), 0.25), e.below(size, _MAX_ZEROS))
-    return near, e.mul(away, e.sub(slope, turned))
+def _sine_of_pi(x: extended.Pair, pi: extended.Pair) -> extended.Pair:
+    angle = extended.product(x, pi)
+    return extended.product(angle, extended.polynomial(extended.product(angle, angle), _SIN))
 
 
 def _digamma(x: Symbol) -> Symbol:
@@ -314,8 +267,8 @@ def _digamma(x: Symbol) -> Symbol:
     sine, cosine = _sine_of_turns(size)
     turned = e.mul(e.emit("Div", cosine, sine), math.pi)
     reflected = e.emit("Add", e.emit("Add", body, e.where_number(small, 0, reciprocal)), turned)
-    near, value = _flat(_digamma_near_zero, size)
-    reflected = e.where(near, value, reflected)
+    near = e.both(negative, e.less(e.emit("Abs", reflected), e.add(e.mul(e.emit("Abs", body), 0.75), 0.75)))
+    reflected = extended.where_any(near, _digamma_near_zero, reflected, size)
     reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
     direct = e.emit("Sub", body, e.where_number(small, reciprocal, 0))
     return e.where(e.equals(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))

@@ -83,8 +83,8 @@ FAST = "fast"
 
 OPERATORS = frozenset(
     "Acos Acosh Add Asin Asinh Atan Atan2 Atanh Celu Cos Cosh Div Elu Erf Exp Exp10 Exp2 Expm1 Fma Gelu Gemm "
-    "HardSigmoid HardSwish Log Log10 Log1p Log2 LogSoftmax MatMul Mish Mul Pow Reciprocal ReduceMean ReduceProd "
-    "ReduceSum Rsqrt Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Square Sub Swish Tan Tanh".split()
+    "HardSigmoid HardSwish Log Log10 Log1p Log2 LogAddExp LogSoftmax MatMul Mish Mul Pow Reciprocal ReduceMean "
+    "ReduceProd ReduceSum Rsqrt Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Square Sub Swish Tan Tanh".split()
 )
 """The operators with a fast form: those whose results are rounded."""
 

@@ -452,7 +452,10 @@ def _expanded(
     wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     result = packed_weights.build_product(node, wide, rules, done)
     if result is None:
-        result = expanded(node.op_type, wide, node.attributes)
+        # The short form in float64 is enough for narrower floats.
+        is_narrow = in_double and node.inputs[0] is not None and node.inputs[0].dtype is not DType.float64
+        short = {settings.KEY: settings.FAST} if is_narrow else {}
+        result = expanded(node.op_type, wide, {**node.attributes, **short})
     results = result[: len(node.outputs)] if isinstance(result, tuple) else (result,)
     narrow = [r.graph.build.cast(r, old.type.dtype) for r, old in zip(results, node.outputs, strict=True)]
     for symbol in (*wide, *narrow):
