@@ -30,7 +30,6 @@ TABLES = {
         runtime/lowering/decompositions/recurrent.py ENDS
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS WITH_KERNELS
         runtime/lowering/decompositions/bits.py LATE
-        runtime/lowering/decompositions/older.py _TRAPS
         runtime/lowering/decompositions/openvino.py _OPPOSITES
         runtime/lowering/decompositions/rows.py NEEDED _MOVED_AS_NUMBERS
         runtime/lowering/decompositions/shape_arithmetic.py _NUMPY

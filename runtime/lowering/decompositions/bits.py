@@ -90,15 +90,12 @@ def _coded(b: Builder, x: Symbol) -> Symbol:
         number = b.op("Where", is_infinite, b.scalar(0x7C, _U32), number, dtype=_U32)
     number = b.op("Where", unknown, b.scalar(form.nan, _U32), number, dtype=_U32)
     if x.dtype is not DType.float8_e8m0:
-        sign = b.native("BitwiseAnd", b.native("BitShift", bits, b.scalar(24, _U32), direction="RIGHT"), _top(b))
+        sign = b.native("BitShift", bits, b.scalar(24, _U32), direction="RIGHT")
+        sign = b.native("BitwiseAnd", sign, b.scalar(0x80, _U32))
         if not form.signed:
             sign = b.op("Where", unknown, b.scalar(0, _U32), sign, dtype=_U32)
         number = b.native("BitwiseOr", number, sign)
     return b.cast(number, _U8)
-
-
-def _top(b: Builder) -> Symbol:
-    return b.scalar(0x80, _U32)
 
 
 def _decoded(b: Builder, code: Symbol, target: DType) -> Symbol:
@@ -185,8 +182,9 @@ def _coded_float(b: Builder, x: Symbol, form: _FloatFormat) -> Symbol:
     size = b.native("Where", b.native("Or", unknown, is_infinite), b.scalar(1.0, _F64), size, dtype=_F64)
     least, greatest = form.least, form.greatest
     exponent = b.native("Mul", b.native("Log", size), b.scalar(1 / math.log(2), _F64))
-    exponent = b.native("Clip", b.native("Floor", exponent), b.scalar(float(least), _F64), _scalar(b, greatest))
-    place = b.native_cast(b.native("Sub", exponent, b.scalar(float(least), _F64)), _I64)
+    ends = b.scalar(float(least), _F64), b.scalar(float(greatest), _F64)
+    exponent = b.native("Clip", b.native("Floor", exponent), *ends)
+    place = b.native_cast(b.native("Sub", exponent, ends[0]), _I64)
     # The logarithm may be off by one either way near a power of two.
     powers = b.constant(np.ldexp(1.0, np.arange(least, greatest + 1)), _F64)
     below = b.native("Less", size, _lookup(b, powers, place), dtype=_BOOL)
@@ -240,10 +238,6 @@ def _decoded_float(b: Builder, code: Symbol, target: DType) -> Symbol:
     return b.native_cast(narrow, target)
 
 
-def _scalar(b: Builder, greatest: int) -> Symbol:
-    return b.scalar(float(greatest), _F64)
-
-
 def _lookup(b: Builder, table: Symbol, place: Symbol) -> Symbol:
     return b.native("Gather", table, place, dtype=_F64, shape=place.shape, axis=0)
 
@@ -285,8 +279,8 @@ def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
     return b.op("Concat", *parts, shape=shape, axis=axis)
 
 
-def error_function(b: Builder, call: OpCall) -> Replacement:
-    """Compute Erf with NaN kept, for which the kernel gives 1."""
+def keep_nan(b: Builder, call: OpCall) -> Replacement:
+    """Compute Erf and Sign with NaN kept, for which kernels give 1 and 0."""
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=_BOOL)
     return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype, shape=x.shape)

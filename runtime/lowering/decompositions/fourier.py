@@ -13,7 +13,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
-from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of, transpose
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -89,10 +89,8 @@ def _factor(b: Builder, result: Symbol, inputs: Sequence[Any]) -> Symbol | None:
     if length is not None:
         count = b.native_cast(length, _I64)
     else:
-        rank = Dim(result.rank) if result.shape.is_ranked else Dim.dynamic()
-        shape = b.op("Shape", result, dtype=_I64, shape=_shape([rank]))
         place = b.scalar(-2, _I64) if axis is None else b.native_cast(axis, _I64)
-        count = b.op("Gather", shape, place, dtype=_I64, shape=_shape([]), axis=0)
+        count = b.op("Gather", shape_of(b, result), place, dtype=_I64, shape=_shape([]), axis=0)
     near = b.op("Div", b.scalar(1.0, _F32), b.native_cast(count, _F32))
     return b.op("Mul", b.native_cast(count, _F64), b.native_cast(near, _F64))
 

@@ -13,6 +13,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
@@ -255,17 +256,14 @@ def convolve(b: Builder, call: OpCall) -> Replacement:
     x_zero, zero = (*zeros, None, None)[:2]
     if zero is None or not zero.rank or zero.shape[0] == 1:
         return None
-    column = b.op("Reshape", zero, b.vector([-1] + [1] * (filters.rank - 1)), shape=_column(zero, filters))
+    shape = _shape([zero.shape[0], *[Dim(1)] * (filters.rank - 1)])
+    column = b.op("Reshape", zero, b.vector([-1] + [1] * (filters.rank - 1)), shape=shape)
     centred = b.op("Sub", b.cast(filters, _I32), b.cast(column, _I32))
     wide = b.cast(x, _I32)
     if x_zero is not None:
         point = b.op("Reshape", x_zero, b.vector([1] * x.rank), shape=_shape([Dim(1)] * x.rank))
         wide = b.op("Sub", wide, b.cast(point, _I32), shape=x.shape)
     return b.op("Conv", wide, centred, dtype=_I32, shape=call.shape, **call.attributes)
-
-
-def _column(zero: Symbol, filters: Symbol) -> Any:
-    return _shape([zero.shape[0], *[Dim(1)] * (filters.rank - 1)])
 
 
 # Powers and sums of products of integers, which the kernels compute in float64.
@@ -307,7 +305,7 @@ def einsum_of_empty(b: Builder, call: OpCall) -> Replacement:
     if not any(map(_may_be_empty, call.inputs)):
         return None
     equation = parse(call.attributes["equation"], len(call.inputs), {})
-    if len(call.inputs) < 2 and _is_plain(equation):
+    if len(call.inputs) < 2 and all(len({*labels}) == len(labels) for labels in equation.inputs):  # none occurs twice
         return None
     return _product(b, list(call.inputs), equation, call.shape)
 
@@ -354,11 +352,6 @@ def _product(b: Builder, inputs: Sequence[Symbol], equation: Equation, shape: Sh
     return _transposed(b, current, labels, equation.output)
 
 
-def _is_plain(equation: Equation) -> bool:
-    """Return True if no label occurs twice in a term."""
-    return all(len(set(labels)) == len(labels) for labels in equation.inputs)
-
-
 def _diagonal(b: Builder, x: Symbol, labels: tuple[str, ...]) -> tuple[Symbol, tuple[str, ...]]:
     """Return an operand with two axes of one label merged: the kernel supports these only at the end."""
     for label in dict.fromkeys(labels):
@@ -367,9 +360,7 @@ def _diagonal(b: Builder, x: Symbol, labels: tuple[str, ...]) -> tuple[Symbol, t
             second = labels.index(label, first + 1)
             rest = [a for a in range(len(labels)) if a not in (first, second)]
             order = [*rest, first, second]
-            transposed = x
-            if order != list(range(len(labels))):
-                transposed = b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
+            transposed = transpose(b, x, order)
             others = tuple(labels[a] for a in rest)
             plain = tuple(string.ascii_letters[: len(rest) + 1])
             equation = str(Equation(((*plain, plain[-1]),), plain))
@@ -379,10 +370,7 @@ def _diagonal(b: Builder, x: Symbol, labels: tuple[str, ...]) -> tuple[Symbol, t
 
 
 def _transposed(b: Builder, x: Symbol, labels: tuple[str, ...], order: tuple[str, ...]) -> Symbol:
-    if labels == order:
-        return x
-    perm = [labels.index(label) for label in order]
-    return b.op("Transpose", x, shape=_shape([x.shape[a] for a in perm]), perm=perm)
+    return transpose(b, x, [labels.index(label) for label in order])
 
 
 def _sum_lone_labels(b: Builder, x: Symbol, labels: tuple[str, ...], lone: list[str]) -> tuple[Symbol, tuple[str, ...]]:

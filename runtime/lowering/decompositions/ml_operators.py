@@ -12,6 +12,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import outermost
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -404,11 +405,11 @@ def _in_rows(b: Builder, x: Symbol) -> Symbol:
         return b.op("Flatten", x, shape=_shape([shape[0], _ANY_DIM]), axis=1)
     if shape.is_ranked:
         return b.op("Reshape", x, b.vector([1, -1]), shape=_shape([Dim(1), _ANY_DIM]))
-    sizes = b.op("Shape", x, dtype=_I64, shape=_shape([_ANY_DIM]))
+    sizes = shape_of(b, x)
     first = b.op("Slice", sizes, b.vector([0]), b.vector([1]), shape=_shape([Dim(1)]))
     others = b.op("Slice", sizes, b.vector([1]), b.vector([_MAX_AXES]), shape=_shape([_ANY_DIM]))
     others = b.op("ReduceProd", others, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
-    is_row = b.op("Equal", b.op("Shape", sizes, dtype=_I64, shape=_shape([Dim(1)])), b.vector([1]), dtype=DType.bool)
+    is_row = b.op("Equal", shape_of(b, sizes), b.vector([1]), dtype=DType.bool)
     rows = b.op("Where", is_row, b.vector([1]), first)
     columns = b.op("Where", is_row, first, others)
     two = b.op("Concat", rows, columns, shape=_shape([Dim(2)]), axis=0)

@@ -119,6 +119,13 @@ def nonzero(b: Builder, call: OpCall) -> Replacement:
     return b.op(call.op, b.native("Not", zero), dtype=DType.int64, shape=call.shape)
 
 
+def relu(b: Builder, call: OpCall) -> Replacement:
+    """Compute Relu with NaN preserved: some kernels return 0 for all numbers that are not above 0."""
+    (x,) = call.inputs
+    zero = b.scalar(0.0, x.dtype)
+    return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=x.dtype)
+
+
 def relu_integers(b: Builder, call: OpCall) -> Replacement:
     return b.op("Max", call.inputs[0], b.scalar(0, call.inputs[0].dtype), shape=call.shape)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpC
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.lowering.targets.traps import met_by_files, of_kernel
 from graphcore.types.dims import Dim
@@ -32,8 +33,7 @@ def tensor_scatter(b: Builder, call: OpCall) -> Replacement:
         return None
     rank = past.rank
     axis = call.attributes.get("axis", -2) % rank
-    count = b.native("Shape", update, dtype=_I64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
-    ends = b.native("Squeeze", count, b.vector([0]), shape=_shape([]))
+    ends = b.native("Squeeze", size_of(b, update, axis), b.vector([0]), shape=_shape([]))
     length = update.shape[axis]
     places = b.native("Range", b.scalar(0, _I64), ends, b.scalar(1, _I64), dtype=_I64, shape=_shape([length]))
     dims = [Dim(1)] * rank
@@ -45,10 +45,8 @@ def tensor_scatter(b: Builder, call: OpCall) -> Replacement:
         first = b.native("Reshape", first, b.vector([-1, *[1] * (rank - 1)]), shape=firsts)
         places = b.native("Add", places, first)
     if call.attributes.get("mode", "linear") == "circular":
-        size = b.native("Shape", past, dtype=_I64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
-        places = b.op("Mod", places, size, shape=places.shape)
-    like = b.native("Shape", update, dtype=_I64, shape=_shape([Dim(rank)]))
-    places = b.native("Expand", places, like, shape=update.shape)
+        places = b.op("Mod", places, size_of(b, past, axis), shape=places.shape)
+    places = b.native("Expand", places, shape_of(b, update), shape=update.shape)
     return b.op("ScatterElements", past, places, update, shape=call.shape, axis=axis)
 
 
@@ -61,13 +59,6 @@ _FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2)
 _COMPARISONS = having(Trait.COMPARES) & ONNX
 
 
-class _TrapRow(NamedTuple):
-    """in_file: the trap is that of an optimiser, which sessions disable."""
-
-    decomposition: Decomposition
-    in_file: bool = False
-
-
 def rows() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for kernels that releases or opsets lack."""
     rows_by_key: dict[tuple[str, DType], Decomposition] = {**rows_of_bits(), ("Div", _U64): divide_uint64}
@@ -77,12 +68,9 @@ def rows() -> dict[tuple[str, DType], Decomposition]:
 
 
 def traps(runtime: Runtime) -> dict[tuple[str, DType], Decomposition]:
-    """Return the rows for kernels that are wrong in a release."""
-    return {
-        key: trap.decomposition
-        for key, trap in _TRAPS.items()
-        if runtime.in_file >= trap.in_file and met_by_files(of_kernel(*key), runtime)
-    }
+    """Return the rows for kernels that are wrong in a release, and for optimisers, which sessions disable."""
+    rows_by_key = {**_TRAPS, **(_TRAPS_OF_OPTIMISERS if runtime.in_file else {})}
+    return {key: d for key, d in rows_by_key.items() if met_by_files(of_kernel(*key), runtime)}
 
 
 def shape_of_float8(b: Builder, call: OpCall) -> Replacement:
@@ -94,12 +82,10 @@ def shape_of_float8(b: Builder, call: OpCall) -> Replacement:
 
 def compare_uint64(b: Builder, call: OpCall) -> Replacement:
     """Compare uint64 as int64 with the highest bit flipped, which keeps the order."""
-    x, y = (_as_ordered_int64(b, s) if call.op != "Equal" else b.cast(s, _I64) for s in call.inputs)
+    x, y = (b.cast(s, _I64) for s in call.inputs)
+    if call.op != "Equal":
+        x, y = (b.native("Add", s, b.scalar(-(1 << 63), _I64)) for s in (x, y))
     return b.native(call.op, x, y, dtype=_BOOL, shape=call.shape)
-
-
-def _as_ordered_int64(b: Builder, x: Symbol) -> Symbol:
-    return b.native("Add", b.cast(x, _I64), b.scalar(-(1 << 63), _I64))
 
 
 def divide_uint64(b: Builder, call: OpCall) -> Replacement:
@@ -130,11 +116,6 @@ def floor_or_ceil(b: Builder, call: OpCall) -> Replacement:
     return casts.with_sign_of_zero(b, b.native(call.op, x), x)
 
 
-def sigmoid(b: Builder, call: OpCall) -> Replacement:
-    """Compute Sigmoid of float64 by Exp: an optimiser fuses x * Sigmoid(x) to an operator without a kernel."""
-    return FUNCTIONS["Sigmoid"](b, *call.inputs)
-
-
 def matmul(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of float64 by Einsum: an optimiser fuses it with a Transpose to an operator without a kernel."""
     x, y = call.inputs
@@ -143,10 +124,13 @@ def matmul(b: Builder, call: OpCall) -> Replacement:
     return b.op("Einsum", x, y, shape=call.shape, equation="...ij,...jk->...ik")
 
 
-_TRAPS: dict[tuple[str, DType], _TrapRow] = {
-    **{(op, dtype): _TrapRow(floor_or_ceil) for op in ("Floor", "Ceil") for dtype in (_F32, _F64)},
-    ("Sigmoid", _F64): _TrapRow(sigmoid, in_file=True),
-    ("MatMul", _F64): _TrapRow(matmul, in_file=True),
+_TRAPS: dict[tuple[str, DType], Decomposition] = {
+    (op, dtype): floor_or_ceil for op in ("Floor", "Ceil") for dtype in (_F32, _F64)
+}
+_TRAPS_OF_OPTIMISERS: dict[tuple[str, DType], Decomposition] = {
+    # An optimiser fuses x * Sigmoid(x) to an operator without a kernel.
+    ("Sigmoid", _F64): lambda b, call: FUNCTIONS["Sigmoid"](b, *call.inputs),
+    ("MatMul", _F64): matmul,
 }
 
 
@@ -284,10 +268,10 @@ def einsum(then: Decomposition | None) -> Decomposition:
         operands = []
         for x, labels in zip(call.inputs, equation.inputs, strict=True):
             axes = _possibly_empty(x, range(x.rank))
-            lengths = {axis: _size(b, x, axis) for axis in axes}
+            lengths = {axis: size_of(b, x, axis) for axis in axes}
             for axis, size in lengths.items():
                 sizes.setdefault(labels[axis], []).append(size)
-            operands.append(_padded(b, x, lengths))
+            operands.append(padded(b, x, missing_of(b, lengths)))
         shape = _shape(
             [Dim.maximum(d, 1) if a in sizes else d for a, d in zip(equation.output, call.shape, strict=True)]
         )
@@ -301,7 +285,7 @@ def einsum(then: Decomposition | None) -> Decomposition:
             for axis, label in enumerate(equation.output)
             if label in factors
         }
-        result = _cut(b, result, ends, call.types[0]) if ends else result
+        result = cut(b, result, ends, call.types[0])
         summed = [size for label, size in factors.items() if label not in equation.output]
         if not summed:
             return result
@@ -324,13 +308,13 @@ def top_k(then: Decomposition | None) -> Decomposition:
         axes = _possibly_empty(x, [axis for axis in range(x.rank) if axis != along])
         if not axes:
             return then(b, call) if then else None
-        sizes = {axis: _size(b, x, axis) for axis in axes}
-        wide = [_at_least_one_element(t, axes) for t in call.types]
+        sizes = {axis: size_of(b, x, axis) for axis in axes}
+        wide = [with_elements(t, axes) for t in call.types]
         # Do not look the row up again: nothing is known of the length of an axis without a name once it is padded.
-        operands = (_padded(b, x, sizes), k)
+        operands = (padded(b, x, missing_of(b, sizes)), k)
         replaced = then(b, call._replace(inputs=operands, types=wide)) if then else None
         results = b.emit_many(call.op, operands, wide, call.attributes) if replaced is None else replaced
-        return tuple(_cut(b, part, sizes, t) for part, t in zip(results, call.types, strict=True))
+        return tuple(cut(b, part, sizes, t) for part, t in zip(results, call.types, strict=True))
 
     return decomposition
 
@@ -344,10 +328,10 @@ def unique(b: Builder, call: OpCall) -> Replacement:
     axes = _possibly_empty(x, [axis for axis in range(x.rank) if axis != along])
     if not axes:
         return None
-    sizes = {axis: _size(b, x, axis) for axis in axes}
-    types = [_at_least_one_element(call.types[0], axes), *call.types[1:]]
-    values, *others = b.emit_many(call.op, (_padded(b, x, sizes),), types, call.attributes)
-    return (_cut(b, values, sizes, call.types[0]), *others)
+    sizes = {axis: size_of(b, x, axis) for axis in axes}
+    types = [with_elements(call.types[0], axes), *call.types[1:]]
+    values, *others = b.emit_many(call.op, (padded(b, x, missing_of(b, sizes)),), types, call.attributes)
+    return (cut(b, values, sizes, call.types[0]), *others)
 
 
 def extreme(then: Decomposition | None) -> Decomposition:
@@ -379,7 +363,7 @@ def extreme(then: Decomposition | None) -> Decomposition:
             else b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
         )
         has_no_elements = b.op(
-            "Equal", _one_unless_empty(b, [_size(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
+            "Equal", _one_unless_empty(b, [size_of(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
         )
         has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]), shape=_shape([]))
         value = b.scalar(x.dtype.min if call.op == "ReduceMax" else x.dtype.max, x.dtype)
@@ -393,7 +377,7 @@ def _possibly_empty(x: Symbol, axes: Iterable[int]) -> list[int]:
     return [axis for axis in axes if (x.shape[axis].lower_bound or 0) < 1]
 
 
-def _size(b: Builder, x: Symbol, axis: int) -> Symbol:
+def size_of(b: Builder, x: Symbol, axis: int) -> Symbol:
     """Return the length of an axis, a vector of one number."""
     return b.op("Shape", x, dtype=_I64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
 
@@ -403,34 +387,42 @@ def _one_unless_empty(b: Builder, sizes: list[Symbol]) -> Symbol:
     return b.op("Min", *sizes, b.vector([1]), dtype=_I64, shape=_shape([Dim(1)]))
 
 
-def _padded(b: Builder, x: Symbol, sizes: Mapping[int, Symbol]) -> Symbol:
-    """Append a zero to each of these axes that is empty."""
-    if not sizes:
+def missing_of(b: Builder, sizes: Mapping[int, Symbol]) -> dict[int, Symbol]:
+    """Return 1 for each size of 0, else 0."""
+    return {axis: b.op("Sub", b.vector([1]), _one_unless_empty(b, [size])) for axis, size in sizes.items()}
+
+
+def padded(b: Builder, x: Symbol, missing: Mapping[int, Symbol], rank: int | None = None) -> Symbol:
+    """Append zeros to axes, as many as they lack. rank: if that of the type is unknown."""
+    if not missing:
         return x
-    one, zero = b.vector([1]), b.vector([0])
-    missing = {axis: b.op("Sub", one, _one_unless_empty(b, [size])) for axis, size in sizes.items()}
+    rank = x.rank if rank is None else rank
     if x.dtype is DType.string:  # Pad has no kernel for strings
         for axis, count in missing.items():
-            shape = b.op("Shape", x, dtype=_I64, shape=_shape([Dim(x.rank)]))
-            fill_shape = b.op("ScatterElements", shape, b.vector([axis]), count)
-            wide = _at_least_one_element(x.type, [axis])
+            fill_shape = b.op("ScatterElements", shape_of(b, x), b.vector([axis]), count)
+            wide = with_elements(x.type, [axis])
             fill = b.op(
                 "Expand", b.constant(np.array([""], object), x.dtype), fill_shape, dtype=x.dtype, shape=wide.shape
             )
             x = b.op("Concat", x, fill, shape=wide.shape, axis=axis)
         return x
-    parts = [missing.get(axis, zero) for axis in range(x.rank)]
-    pads = b.op("Concat", b.vector([0] * x.rank), *parts, shape=_shape([Dim(2 * x.rank)]), axis=0)
-    return b.op("Pad", x, pads, shape=_at_least_one_element(x.type, sizes).shape)
+    parts = [missing.get(axis, b.vector([0])) for axis in range(rank)]
+    pads = b.op("Concat", b.vector([0] * rank), *parts, shape=_shape([Dim(2 * rank)]), axis=0)
+    return b.op("Pad", x, pads, shape=with_elements(x.type, missing).shape)
 
 
-def _cut(b: Builder, x: Symbol, sizes: Mapping[int, Symbol], type_: TensorType) -> Symbol:
+def cut(b: Builder, x: Symbol, sizes: Mapping[int, Symbol], type_: TensorType) -> Symbol:
     """Cut the tensor to a size along each of these axes."""
-    ends = b.op("Concat", *sizes.values(), shape=_shape([Dim(len(sizes))]), axis=0)
-    return b.op("Slice", x, b.vector([0] * len(sizes)), ends, b.vector(list(sizes)), shape=type_.shape)
+    if not sizes:
+        return x
+    ends = [*sizes.values()]
+    end = ends[0] if len(ends) == 1 else b.op("Concat", *ends, shape=_shape([Dim(len(ends))]), axis=0)
+    return b.op("Slice", x, b.vector([0] * len(ends)), end, b.vector(list(sizes)), shape=type_.shape)
 
 
-def _at_least_one_element(type_: TensorType, axes: Iterable[int]) -> TensorType:
+def with_elements(type_: TensorType, axes: Iterable[int]) -> TensorType:
     """Return the type with at least one element along each of these axes."""
+    if not type_.shape.is_ranked:
+        return type_
     chosen = set(axes)
     return TensorType(type_.dtype, [Dim.maximum(d, 1) if a in chosen else d for a, d in enumerate(type_.shape)])

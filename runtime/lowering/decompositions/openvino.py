@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
-from graphcore.runtime.lowering.decompositions import reductions
+from graphcore.runtime.lowering.decompositions import neural, reductions
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -17,12 +17,11 @@ STAY: tuple[tuple[str, DType], ...] = (("Where", F32), ("ReduceSum", DType.int64
 def rows() -> dict[tuple[str, DType], Decomposition | None]:
     """Return the rows of the target; None for rows of the CPU that it does not need."""
     table: dict[tuple[str, DType], Decomposition | None] = dict.fromkeys(STAY)
-    table.update({("IsNaN", F32): is_nan, ("Relu", F32): relu, ("Exp", F32): exponential})
+    table.update({("IsNaN", F32): is_nan, ("Relu", F32): neural.relu, ("Softmax", F32): softmax})
+    table.update({(op, F32): keep_nan for op in ("Exp", "Sigmoid")})
     table.update({(op, F32): extreme for op in ("Max", "Min")})
     table.update({(op, F32): swap_operands for op in _OPPOSITES})
     table.update({(op, F32): reductions.over_empty_axes(extreme_along) for op in ("ReduceMax", "ReduceMin")})
-    table["Softmax", F32] = softmax
-    table["Sigmoid", F32] = sigmoid
     return table
 
 
@@ -32,22 +31,8 @@ def is_nan(b: Builder, call: OpCall) -> Replacement:
     return b.native("Not", b.native("Equal", x, x, dtype=DType.bool))
 
 
-def relu(b: Builder, call: OpCall) -> Replacement:
-    """Compute Relu with NaN preserved: the kernel returns 0 for it."""
-    (x,) = call.inputs
-    zero = b.scalar(0.0, F32)
-    return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=F32, shape=x.shape)
-
-
-def exponential(b: Builder, call: OpCall) -> Replacement:
-    """Compute Exp with NaN preserved: the kernel returns infinity for it."""
-    (x,) = call.inputs
-    is_number = b.native("Equal", x, x, dtype=DType.bool)
-    return b.native("Where", is_number, b.native(call.op, x), x, dtype=F32, shape=x.shape)
-
-
-def sigmoid(b: Builder, call: OpCall) -> Replacement:
-    """Compute Sigmoid with NaN preserved: the kernel returns 0 for it."""
+def keep_nan(b: Builder, call: OpCall) -> Replacement:
+    """Compute Exp and Sigmoid with NaN preserved: the kernels return infinity and 0 for it."""
     (x,) = call.inputs
     is_number = b.native("Equal", x, x, dtype=DType.bool)
     return b.native("Where", is_number, b.native(call.op, x), x, dtype=F32, shape=x.shape)

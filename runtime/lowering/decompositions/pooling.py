@@ -48,9 +48,7 @@ def _kernel(attributes: dict[str, Any]) -> list[Number]:
 
 def smallest(dtype: DType) -> float | int:
     """Return the smallest value of a dtype."""
-    if dtype.is_float:
-        return float("-inf")
-    return -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
+    return float("-inf") if dtype.is_float else int(dtype.min)
 
 
 def max_floats(b: Builder, call: OpCall) -> Replacement:

@@ -17,6 +17,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.counter import F32, F64, U32, Places
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -46,7 +47,7 @@ def uniform(b: Builder, call: OpCall) -> Replacement:
 
 
 def uniform_like(b: Builder, call: OpCall) -> Replacement:
-    return _uniform(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
+    return _uniform(b, shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
 def normal(b: Builder, call: OpCall) -> Replacement:
@@ -55,7 +56,7 @@ def normal(b: Builder, call: OpCall) -> Replacement:
 
 
 def normal_like(b: Builder, call: OpCall) -> Replacement:
-    return _normal(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
+    return _normal(b, shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
 def bernoulli(b: Builder, call: OpCall) -> Replacement:
@@ -63,7 +64,7 @@ def bernoulli(b: Builder, call: OpCall) -> Replacement:
     (x,) = call.inputs
     float_dtype = x.dtype if x.dtype is F64 else F32
     chance = b.cast(x, float_dtype)
-    drawn = _unit(b, _shape_of(b, x), call.attributes, float_dtype, x.shape)
+    drawn = _unit(b, shape_of(b, x), call.attributes, float_dtype, x.shape)
     return b.cast(b.op("Less", drawn, chance, dtype=DType.bool), call.types[0].dtype)
 
 
@@ -84,7 +85,7 @@ def multinomial(b: Builder, call: OpCall) -> Replacement:
     fewer = _shape([rows, classes - 1 if classes.is_static and int(classes) else Dim.dynamic()])
     sums = b.op("Slice", sums, b.vector([0]), b.vector([-1]), b.vector([1]), shape=fewer)
     drawn_shape = _shape([rows, Dim(count)])
-    batch = b.op("Slice", _shape_of(b, x), b.vector([0]), b.vector([1]), dtype=_I64, shape=_shape([Dim(1)]))
+    batch = b.op("Slice", shape_of(b, x), b.vector([0]), b.vector([1]), dtype=_I64, shape=_shape([Dim(1)]))
     drawn_sizes = b.op("Concat", batch, b.vector([count]), dtype=_I64, shape=_shape([Dim(2)]), axis=0)
     drawn = b.op("Mul", _unit(b, drawn_sizes, call.attributes, F64, drawn_shape), total, shape=drawn_shape)
     drawn = b.op("Unsqueeze", drawn, b.vector([2]), shape=_shape([*drawn_shape, Dim(1)]))
@@ -119,11 +120,6 @@ def _normal(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) -
     drawn = b.native("Reshape", drawn, shape, shape=type_.shape, allowzero=1)
     drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, drawn_dtype)), b.scalar(mean, drawn_dtype))
     return b.cast(drawn, dtype)
-
-
-def _shape_of(b: Builder, x: Symbol) -> Symbol:
-    rank = Dim(x.rank) if x.shape.is_ranked else Dim.dynamic()
-    return b.op("Shape", x, dtype=_I64, shape=_shape([rank]))
 
 
 def _places(b: Builder, shape: Symbol, attributes: dict[str, Any]) -> Places:

@@ -10,11 +10,13 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
+from graphcore.runtime.lowering.decompositions import older
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     calculate,
     count_up,
     lengths,
     reshape,
+    shape_of,
     symbol,
     times,
     transpose,
@@ -151,8 +153,7 @@ def move_strings(b: Builder, call: OpCall) -> Replacement:
             continue
         size = times(b, lengths(b, operand, range(operand.rank)))
         numbers = symbol(b, calculate(b, "Add", count_up(b, size), seen))
-        like = b.native("Shape", operand, dtype=DType.int64, shape=_shape([Dim(operand.rank)]))
-        numbers = b.native("Reshape", numbers, like, shape=operand.shape, allowzero=1)
+        numbers = b.native("Reshape", numbers, shape_of(b, operand), shape=operand.shape, allowzero=1)
         operands.append(b.cast(numbers, dtype))
         texts.append(b.native("Reshape", operand, b.vector([-1]), shape=_shape([Dim.dynamic()])))
         seen = calculate(b, "Add", seen, size)
@@ -204,8 +205,7 @@ def reverse(b: Builder, call: OpCall) -> Replacement:
         )
     array = b.array_of(lengths)
     if b.rules.has_trap(REVERSED_EMPTY) and (array is None or not (array > 0).all()):
-        axis = call.attributes.get("time_axis", 0)
-        size: Symbol = b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
+        size = older.size_of(b, x, call.attributes.get("time_axis", 0))
         least = b.op("Min", b.vector([1]), size, dtype=DType.int64, shape=_shape([Dim(1)]))
         safe_lengths = b.op("Max", safe_lengths, least, dtype=DType.int64, shape=lengths.shape)
     if safe_lengths is lengths:

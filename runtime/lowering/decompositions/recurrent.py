@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.recurrent import MAX_UNROLLED_STEPS
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
+from graphcore.runtime.lowering.decompositions import older
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -229,59 +229,27 @@ def pad_empty(b: Builder, call: OpCall) -> Replacement:
     axes = [a for a in sorted(trapped) if not (lengths[a].is_static and int(lengths[a]))]
     if not axes:
         return None
-    sizes = {a: b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=a, end=a + 1) for a in axes}
-    missing = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
+    sizes = {a: older.size_of(b, x, a) for a in axes}
+    missing = older.missing_of(b, sizes)
+    of_sequences, of_ends = ({1: missing[1]}, {0: missing[1]}) if 1 in axes else ({}, {})
     operands = [
-        _padded(b, x, missing),
-        _padded(b, w, {FEATURES: missing[FEATURES]} if FEATURES in axes else {}),
+        older.padded(b, x, missing, 3),
+        older.padded(b, w, {FEATURES: missing[FEATURES]} if FEATURES in axes else {}, 3),
         r,
         bias,
-        _padded(b, ends, {0: missing[1]} if 1 in axes else {}),
-        _padded(b, h, {1: missing[1]} if 1 in axes else {}),
-        _padded(b, c, {1: missing[1]} if 1 in axes else {}),
+        None if ends is None else older.padded(b, ends, of_ends, 1),
+        *(None if s is None else older.padded(b, s, of_sequences, 3) for s in (h, c)),
         peepholes,
     ][: len(call.inputs)]
-    wide = [_with_unknown_dims(t, (0, 2) if i == 0 else (1,)) for i, t in enumerate(call.types)]
-    results = list(b.emit_many(call.op, tuple(operands), wide, call.attributes))
-    results[0] = _cut(b, results[0], {0: sizes.get(0), 2: sizes.get(1)}, call.types[0])
-    for i in range(1, len(results)):
-        state = _cut(b, results[i], {1: sizes.get(1)}, call.types[i])
-        if 0 in axes:
-            initial = h if i == 1 else c
-            first = initial if initial is not None else b.scalar(0.0, state.dtype)
-            has_no_steps = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
-            state = b.op("Where", has_no_steps, first, state, dtype=state.dtype, shape=call.types[i].shape)
-        results[i] = state
+    # The first result is [steps, directions, sequences, hidden], and the others are [directions, sequences, hidden].
+    of_states = {1: sizes[1]} if 1 in axes else {}
+    cuts = [{2 * a: sizes[a] for a in axes if a != FEATURES}, *[of_states] * (len(call.types) - 1)]
+    wide = [older.with_elements(t, cut) for t, cut in zip(call.types, cuts, strict=True)]
+    parts = b.emit_many(call.op, tuple(operands), wide, call.attributes)
+    results = [older.cut(b, part, cut, t) for part, cut, t in zip(parts, cuts, call.types, strict=True)]
+    if 0 in axes:
+        has_no_steps = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
+        for i, initial in zip(range(1, len(results)), (h, c), strict=False):
+            first, state = b.scalar(0.0, x.dtype) if initial is None else initial, results[i]
+            results[i] = b.op("Where", has_no_steps, first, state, dtype=state.dtype, shape=call.types[i].shape)
     return tuple(results)
-
-
-def _padded(b: Builder, x: Symbol | None, lacking: dict[int, Symbol]) -> Symbol | None:
-    """Append zeros to each axis, as many as it lacks."""
-    if x is None or not lacking:
-        return x
-    rank = x.rank if x.shape.is_ranked else 3
-    zero = b.vector([0])
-    pads = b.op(
-        "Concat",
-        b.vector([0] * rank),
-        *(lacking.get(a, zero) for a in range(rank)),
-        shape=_shape([Dim(2 * rank)]),
-        axis=0,
-    )
-    return b.op("Pad", x, pads, shape=_with_unknown_dims(x.type, tuple(lacking)).shape)
-
-
-def _cut(b: Builder, x: Symbol, sizes: dict[int, Symbol | None], type_: TensorType) -> Symbol:
-    """Cut the tensor to a size along each axis that has one."""
-    for axis, size in sizes.items():
-        if size is not None:
-            x = b.op("Slice", x, b.vector([0]), size, b.vector([axis]), shape=type_.shape)
-    return x
-
-
-def _with_unknown_dims(type_: TensorType, axes: Sequence[int]) -> TensorType:
-    """Return the type with some dims unknown."""
-    shape: Shape = type_.shape
-    if not shape.is_ranked:
-        return type_
-    return tensor_type(type_.dtype, _shape([Dim.dynamic() if a in axes else d for a, d in enumerate(shape)]))

@@ -11,9 +11,10 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, _shape
+from graphcore.types.tensor_types import TensorType, _shape
 
 
 def sum_integers(b: Builder, call: OpCall) -> Replacement:
@@ -169,7 +170,7 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
         # A sum over an empty axis has the shape of the result.
         floats = b.cast(x, DType.float32)
         sums = b.native("ReduceSum", floats, *call.inputs[1:], shape=call.shape, **call.attributes)
-        shape = b.op("Shape", sums, dtype=DType.int64, shape=_rank_of(call.types[0]))
+        shape = shape_of(b, sums)
         return b.op("Expand", b.scalar(bool(value) if dtype is DType.bool else value, dtype), shape, shape=call.shape)
 
     return decomposition
@@ -178,7 +179,3 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
 def is_empty(operand: TensorType, result: TensorType) -> bool:
     """Return True if the operand is certainly empty."""
     return operand.shape.is_ranked and any(d.is_static and not int(d) for d in operand.shape)
-
-
-def _rank_of(type_: TensorType) -> Shape:
-    return _shape([Dim(type_.shape.rank) if type_.shape.is_ranked else Dim.dynamic()])

@@ -26,7 +26,7 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
 from graphcore.runtime.lowering.decompositions.windows import total
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape
+from graphcore.types.tensor_types import _shape
 
 F64 = DType.float64
 
@@ -185,13 +185,10 @@ def _along(
             weights = calculate(b, "Div", weights, _row_sums(b, weights))
         parts = _gathered(b, x, axis, symbol(b, index))
         column = symbol(b, weights)
-        column = (
-            b.op(
-                "Unsqueeze", column, b.vector(range(2, 2 + x.rank - 1 - axis)), shape=_column(column, x.rank - 1 - axis)
-            )
-            if x.rank - 1 - axis
-            else column
-        )
+        trailing = x.rank - 1 - axis
+        if trailing:
+            shape = _shape([*column.shape, *[Dim(1)] * trailing])
+            column = b.op("Unsqueeze", column, b.vector(range(2, 2 + trailing)), shape=shape)
         resized = total(b, b.op("Mul", parts, column, shape=parts.shape), axis + 1)
     if transformation == "tf_crop_and_resize":
         reach = cast(b, last, F64)
@@ -202,10 +199,6 @@ def _along(
             other = b.scalar(value if x.dtype.is_float else int(value), x.dtype)
             resized = b.op("Where", spread, other, resized, dtype=x.dtype, shape=resized.shape)
     return resized
-
-
-def _column(weights: Symbol, trailing: int) -> Shape:
-    return _shape([*weights.shape, *[Dim(1)] * trailing])
 
 
 def _gathered(b: Builder, x: Symbol, axis: int, index: Symbol) -> Symbol:

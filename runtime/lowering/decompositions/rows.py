@@ -159,7 +159,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
 
 
 OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
-    ("Erf", _F32): bits.error_function,
+    ("Erf", _F32): bits.keep_nan,
     ("AveragePool", _F32): _late("pooling.average_padded_before"),
 }
 """The rows for kernels that are wrong in older releases."""
@@ -173,25 +173,15 @@ def _rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     }
 
 
-def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
-    """Return the decomposition that calls a function with the operands and attributes only."""
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        return function(b, *call.inputs, **call.attributes)
-
-    return decomposition
-
-
 def _of_float64(function: Callable[..., Symbol]) -> Decomposition:
     """Return the decomposition of a function that also uses primitives, which do not ask for their kernels."""
-    decompose = _of_operands(function)
 
     def decomposition(b: Builder, call: OpCall) -> Replacement:
         if b.rules.may_lack:  # raise the error for a missing kernel; these nodes have no reader and are dropped
             x = call.inputs[0]
             b.native("Where", b.native("Equal", x, x, dtype=DType.bool), x, x, dtype=DType.float64)
             b.native("Div", x, x)
-        return decompose(b, call)
+        return function(b, *call.inputs, **call.attributes)
 
     return decomposition
 

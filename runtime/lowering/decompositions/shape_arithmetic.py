@@ -90,6 +90,11 @@ def length(b: Builder, x: Symbol, axis: int) -> Number:
     return b.native("Squeeze", size, b.vector([0]), shape=_shape([]))
 
 
+def shape_of(b: Builder, x: Symbol) -> Symbol:
+    """Return the sizes of all axes, an int64 vector."""
+    return b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(x.rank) if x.shape.is_ranked else Dim.dynamic()]))
+
+
 _MAX_COUNTED = 1 << 20
 """The maximum length of a constant count: a file of 200 bytes may request 2^31 elements."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
@@ -39,8 +40,7 @@ def split(b: Builder, call: OpCall) -> Replacement:
     first, part_counts = b.emit_many(call.op, (x,), call.types, call.attributes)
     part_counts = b.op("Max", part_counts, b.scalar(1, DType.int64), dtype=DType.int64, shape=counts.shape)
     rank = Dim(x.rank + 1) if x.shape.is_ranked else Dim.dynamic()
-    sizes = b.op("Shape", x, dtype=DType.int64, shape=_shape([rank - 1 if rank.is_static else rank]))
-    sizes = b.op("Concat", sizes, b.vector([1]), shape=_shape([rank]), axis=0)
+    sizes = b.op("Concat", shape_of(b, x), b.vector([1]), shape=_shape([rank]), axis=0)
     empty = b.constant(np.array("", object), DType.string)
     more = b.op("Expand", empty, sizes, shape=parts.shape)
     longer = b.op("Concat", first, more, shape=parts.shape, axis=-1)
@@ -62,7 +62,7 @@ def gather(b: Builder, call: OpCall) -> Replacement:
         rank = [*places.shape, Dim(1)] if places.shape.is_ranked else None
         column = b.op("Unsqueeze", places, b.vector([-1]), shape=Shape.unknown() if rank is None else _shape(rank))
         return b.native("GatherND", x, column, shape=call.shape)
-    sizes, taken = _shape_of(b, x), _shape_of(b, places)
+    sizes, taken = shape_of(b, x), shape_of(b, places)
     before = b.op("Slice", sizes, b.vector([0]), b.vector([axis]), shape=_LINE)
     after_axis = b.op("Slice", sizes, b.vector([axis + 1]), b.vector([1 << 62]), shape=_LINE)
     length = b.op("Slice", sizes, b.vector([axis]), b.vector([axis + 1]), shape=_LINE)
@@ -75,10 +75,6 @@ def gather(b: Builder, call: OpCall) -> Replacement:
     gathered = b.native("Gather", cube, line, shape=_CUBE, axis=2)
     gathered = b.op("Transpose", gathered, shape=_CUBE, perm=[0, 2, 1])
     return b.op("Reshape", gathered, _joined(b, before, taken, after_axis), shape=call.shape, allowzero=1)
-
-
-def _shape_of(b: Builder, x: Symbol) -> Symbol:
-    return b.op("Shape", x, dtype=DType.int64, shape=_LINE)
 
 
 def _joined(b: Builder, *sizes: Symbol) -> Symbol:

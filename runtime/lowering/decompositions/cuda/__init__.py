@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.build.builder import Decomposition
-from graphcore.runtime.lowering.decompositions import float64_functions, pooling
+from graphcore.runtime.lowering.decompositions import bits, float64_functions, neural, pooling
 from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
 
@@ -22,8 +22,8 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("BitwiseNot",), INTEGERS, order.invert),
     (("BitShift",), UNSIGNED, order.shift),
     (("Abs",), FLOATS, order.absolute),
-    (("Sign",), (F32, F64), order.sign),
-    (("Relu",), FLOATS, order.relu),
+    (("Sign",), (F32, F64), bits.keep_nan),
+    (("Relu",), FLOATS, neural.relu),
     (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), order.through_double),
     (("Conv",), (F16, BF16), order.convolve_narrow),
     (("ScatterElements", "ScatterND"), (F32, F64), order.scatter),

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphcore.ir.symbol import Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
-from graphcore.runtime.lowering.decompositions import recurrent
+from graphcore.runtime.lowering.decompositions import bits, recurrent
 from graphcore.runtime.lowering.decompositions.recurrent import pad_empty
 from graphcore.runtime.lowering.decompositions.reductions import merge_reduced_axes
 from graphcore.runtime.lowering.decompositions.windows import convolve_transposed, kernel_of
@@ -149,20 +149,12 @@ def reduce_product(b: Builder, call: OpCall) -> Replacement:
 
 
 def running_product(b: Builder, call: OpCall) -> Replacement:
-    """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ... Unknown sizes are left to the CPU."""
+    """Compute CumProd as `bits` does. Unknown sizes are left to the CPU."""
     x, where = call.inputs
     axis = b.array_of(where)
-    if axis is None or any(call.attributes.values()):
+    if axis is None or any(call.attributes.values()) or not x.shape[int(axis.reshape(()))].is_static:
         return b.on_host(call)
-    axis = int(axis.reshape(())) % x.rank
-    if not x.shape[axis].is_static:
-        return b.on_host(call)
-    size, step = int(x.shape[axis]), 1
-    while step < size:
-        product = b.native("Mul", _part(b, x, axis, step, size), _part(b, x, axis, 0, size - step))
-        x = _joined(b, [_part(b, x, axis, 0, step), product], axis)
-        step *= 2
-    return x if step > 1 else b.op("Identity", x)
+    return bits.running_product(b, call)
 
 
 def norm(b: Builder, call: OpCall) -> Replacement:

@@ -267,20 +267,6 @@ def bits_extreme(b: Builder, call: OpCall) -> Replacement:
     return extreme_floats(b, call)
 
 
-def sign(b: Builder, call: OpCall) -> Replacement:
-    """Compute Sign with NaN preserved: the kernel compares with 0, and so returns 0 for NaN."""
-    (x,) = call.inputs
-    unknown = b.native("IsNaN", x, dtype=DType.bool)
-    return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype)
-
-
-def relu(b: Builder, call: OpCall) -> Replacement:
-    """Compute Relu with NaN preserved: the kernel returns 0 for all numbers that are not above 0."""
-    (x,) = call.inputs
-    zero = b.scalar(0.0, x.dtype)
-    return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=x.dtype)
-
-
 def through_double(b: Builder, call: OpCall) -> Replacement:
     """Compute functions in float64 that have a decomposition only for it."""
     return compute_in(b, DType.float64, call)
