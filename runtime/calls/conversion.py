@@ -217,6 +217,15 @@ def _elements(element: Type) -> Look:
 # The arguments of `model.run`, which are those of `onnxruntime.InferenceSession.run`.
 
 
+def check_wide(model: str, wide: object) -> None:
+    """Raise `FeedError` for a value that is not a form of integers of more than 64 bits."""
+    if not isinstance(wide, str) or wide not in ("limbs", "object"):
+        raise FeedError(
+            f"{model}: wide={wide!r:.80} is not a form of integers of more than 64 bits",
+            help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
+        )
+
+
 def requested(
     model: str,
     outputs: Collection[str],

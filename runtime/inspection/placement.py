@@ -161,39 +161,29 @@ def _quantized(node: Node, row: frozenset[DType]) -> str:
     return "" if dtype in _QUANTIZED else f"no kernel that gives {dtype}"
 
 
-def _scaled(node: Node, row: frozenset[DType]) -> str:
-    scale = node.inputs[1]
-    is_supported = scale is not None and scale.dtype in (DType.float16, DType.float32)
-    return "" if is_supported else "no kernel for a scale of that dtype"
+def _unless_of(dtypes: tuple[DType, ...], place: int, otherwise: str) -> Callable[[Node, frozenset[DType]], str]:
+    """Return the condition that an operand has one of these dtypes."""
 
+    def condition(node: Node, row: frozenset[DType]) -> str:
+        operand = node.inputs[place]
+        return "" if operand is not None and operand.dtype in dtypes else otherwise
 
-def _signed(node: Node, row: frozenset[DType]) -> str:
-    other = node.inputs[1]
-    return "" if other is not None and other.dtype is DType.int8 else "no kernel for unsigned bytes"
+    return condition
 
 
 def _first(node: Node, row: frozenset[DType]) -> str:
     return "no kernel that takes the last of equals" if node.attributes.get("select_last_index") else ""
 
 
-def _indexed(node: Node, row: frozenset[DType]) -> str:
-    indices = node.inputs[0]
-    return "" if indices is not None and indices.dtype is DType.int64 else "no kernel for such indices"
-
-
-def _recurrent(node: Node, row: frozenset[DType]) -> str:
-    return lack_of_recurrent(node.op_type, node.inputs, node.attributes)
-
-
 _QUANTIZED = frozenset({DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2})
 _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     "Cast": _to,
     "QuantizeLinear": _quantized,
-    "DequantizeLinear": _scaled,
-    "MatMulInteger": _signed,
+    "DequantizeLinear": _unless_of((DType.float16, DType.float32), 1, "no kernel for a scale of that dtype"),
+    "MatMulInteger": _unless_of((DType.int8,), 1, "no kernel for unsigned bytes"),
     "ArgMax": _first,
     "ArgMin": _first,
-    "OneHot": _indexed,
+    "OneHot": _unless_of((DType.int64,), 0, "no kernel for such indices"),
     "ConvTranspose": lambda node, row: lack_of_transposed(node.attributes),
     **dict.fromkeys(
         having(Trait.RECURRENT), lambda node, row: lack_of_recurrent(node.op_type, node.inputs, node.attributes)

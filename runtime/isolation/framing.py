@@ -139,32 +139,28 @@ class Channel:
         if self._waited > _SPIN:
             return b""
         until = start + _SPIN
-        receive = self._frames.recv
-        while True:
-            try:
-                data = receive(_AT_ONCE)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    return b""
-                continue
-            except ConnectionError:
-                raise EOFError from None
-            if not data:
-                raise EOFError
-            return data
+        while (data := self._received()) is None:
+            if time.monotonic() > until:
+                return b""
+        return data
 
     def _more(self, deadline: float) -> bytes:
         while True:
             _wait(self._reads, deadline)
-            try:
-                data = self._frames.recv(_AT_ONCE)
-            except BlockingIOError:
-                continue
-            except ConnectionError:
-                raise EOFError from None
-            if not data:
-                raise EOFError
-            return data
+            if (data := self._received()) is not None:
+                return data
+
+    def _received(self) -> bytes | None:
+        """Return bytes that have arrived; None if there are none. Raises `EOFError` if the other end is closed."""
+        try:
+            data = self._frames.recv(_AT_ONCE)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            raise EOFError from None
+        if not data:
+            raise EOFError
+        return data
 
     def is_closed(self) -> bool:
         """Return True if the other end is closed, or has sent unrequested bytes."""

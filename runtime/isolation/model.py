@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from graphcore.arrays import big_integers
-from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
-from graphcore.runtime.calls.conversion import requested
+from graphcore.errors import GraphcoreError, ModelError, RunError
+from graphcore.runtime.calls.conversion import check_wide, requested
 from graphcore.runtime.calls.feeds import Feeds, Inputs
 from graphcore.runtime.calls.results import NamedResults, results_of
 from graphcore.runtime.isolation.process import Worker, WorkerEnded, WorkerProgram, WorkerSignature
@@ -131,11 +131,7 @@ class IsolatedModel:
             FeedError: For another `wide`. Other errors are those of a call.
         """
         limit = None if timeout is None else Timeout(seconds_of(self.name, timeout))
-        if not isinstance(wide, str) or wide not in ("limbs", "object"):
-            raise FeedError(
-                f"{self.name}: wide={wide!r:.80} is not a form of integers of more than 64 bits",
-                help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
-            )
+        check_wide(self.name, wide)
         results = self._run(arrays, named, limit)
         if wide == "object":
             for position, dtype in self._wide:

@@ -9,7 +9,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -267,10 +267,19 @@ class Worker:
             os.close(handle)
         return block
 
-    def _ending(self, what: What, limit: Timeout | None = None) -> _Ending:
-        return _Ending(self, what, limit)
+    @contextlib.contextmanager
+    def _ending(self, what: What, limit: Timeout | None = None) -> Iterator[None]:
+        """End the process on any exception in the block, except errors of its model."""
+        try:
+            yield
+        except GraphcoreError:
+            if self._is_busy:  # the request was not completed
+                self.end()
+            raise
+        except BaseException as error:
+            self._fail(what, error, limit)
 
-    def fail(self, what: What, error: BaseException, limit: Timeout | None) -> NoReturn:
+    def _fail(self, what: What, error: BaseException, limit: Timeout | None) -> NoReturn:
         """End the process and raise the error of its failure."""
         limits = self._program.limits
         if isinstance(error, TimeoutError):
@@ -294,11 +303,6 @@ class Worker:
             return os.read(self._started.words, 1 << 16)
         return b""
 
-    def settle(self) -> None:
-        """End the process if a request was not completed."""
-        if self._is_busy:
-            self.end()
-
     def end(self) -> tuple[int, str]:
         """End the process immediately; return its status and its last output. Its results stay valid."""
         process = self._started.process
@@ -314,28 +318,6 @@ class Worker:
         self._input = None
         self._results.clear()
         return status, words.decode("utf-8", "replace")
-
-
-class _Ending:
-    """Ends a worker on any exception in the block, except errors of its model."""
-
-    __slots__ = ("_limit", "_what", "_worker")
-
-    def __init__(self, worker: Worker, what: What, limit: Timeout | None) -> None:
-        self._worker = worker
-        self._what = what
-        self._limit = limit
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            return
-        if isinstance(error, GraphcoreError):
-            self._worker.settle()
-            return
-        self._worker.fail(self._what, error, self._limit)
 
 
 def _expected_dtype(type_: Type) -> tuple[Any, tuple[int, ...]]:

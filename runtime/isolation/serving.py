@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
 import os
@@ -58,7 +59,7 @@ def _load(request: dict[str, Any], options: dict[str, Any], channel: Channel) ->
     with (
         mmap.mmap(handle, 0, mmap.MAP_SHARED, mmap.PROT_READ)
         if os.fstat(handle).st_size
-        else _EmptyContent() as content
+        else contextlib.nullcontext(b"") as content  # an empty file cannot be mapped
     ):
         os.close(handle)
         if request["kind"] == "graph":
@@ -78,16 +79,6 @@ def _weights(request: dict[str, Any], channel: Channel) -> dict[str, Array] | No
     at, length = weights["head"]
     values = ValueReader(content[at : at + length].tobytes(), content, is_copied=False).values(len(weights["names"]))
     return dict(zip(weights["names"], values, strict=True))
-
-
-class _EmptyContent:
-    """The content of an empty file, which cannot be mapped."""
-
-    def __enter__(self) -> bytes:
-        return b""
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class _ServedModel:

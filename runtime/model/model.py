@@ -10,13 +10,10 @@ import onnxruntime
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
-from graphcore.errors import (
-    FeedError,
-    ModelError,
-    RunError,
-)
+from graphcore.errors import ModelError, RunError
 from graphcore.runtime import inspection
 from graphcore.runtime.calls.batching import in_pieces, rows_of
+from graphcore.runtime.calls.conversion import check_wide
 from graphcore.runtime.calls.feeds import ForOtherModel
 from graphcore.runtime.calls.results import NamedResults
 from graphcore.runtime.calls.rows import WINDOW, MapRun, check_arguments
@@ -95,11 +92,7 @@ class Model(CalledModel):
         if timeout is not None:
             with Limit(self.name, seconds_of(self.name, timeout)):
                 return self.execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
-        if not isinstance(wide, str) or wide not in ("limbs", "object"):
-            raise FeedError(
-                f"{self.name}: wide={wide!r:.80} is not a form of integers of more than 64 bits",
-                help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
-            )
+        check_wide(self.name, wide)
         if micro_batch is None:
             results = self(*arrays, **named)
         else:

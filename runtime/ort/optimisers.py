@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.targets.traps import in_force
-from graphcore.runtime.lowering.workarounds.arithmetic import constant_place, is_infinite_factor, is_rounded
+from graphcore.runtime.lowering.workarounds.arithmetic import Array, constant_place, is_infinite_factor, is_rounded
 from graphcore.runtime.lowering.workarounds.dequantized import has_scales, is_requantised
 from graphcore.runtime.lowering.workarounds.moves import PRODUCTS, is_cast_transpose, is_of_narrow
 from graphcore.runtime.ort.release import measured_release, runtime
@@ -38,48 +38,25 @@ class RiskyPattern:
     operators: frozenset[str] = frozenset()
 
 
-def _is_empty_constant(symbol: Symbol) -> bool:
-    return isinstance(symbol.producer, Constant) and not symbol.producer.array.size
+def _of_constant(has: Callable[[Array], bool]) -> Callable[[Symbol], bool]:
+    """Return a property of constants."""
+    return lambda symbol: isinstance(symbol.producer, Constant) and has(symbol.producer.array)
 
 
-def _is_endless_scale(symbol: Symbol) -> bool:
-    """Return True if a value is a tensor times a number that is not finite, or divided by 0."""
-    node = symbol.producer
-    if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
-        return False
-    return constant_place(node, is_infinite_factor) is not None
+def _of_node(has: Callable[[Node], bool]) -> Callable[[Symbol], bool]:
+    """Return a property of the results of nodes."""
+    return lambda symbol: type(symbol.producer) is Node and has(symbol.producer)
 
 
-def _is_rounded_constant(symbol: Symbol) -> bool:
-    return isinstance(symbol.producer, Constant) and is_rounded(symbol.producer.array)
+def _is_endless_scale(node: Node) -> bool:
+    """Return True if a node multiplies a tensor by a number that is not finite, or divides it by 0."""
+    is_scale = node.op_type in ("Mul", "Div") and not node.domain
+    return is_scale and constant_place(node, is_infinite_factor) is not None
 
 
-def _is_dequantised_int8(symbol: Symbol) -> bool:
-    node = symbol.producer
-    if type(node) is not Node or node.op_type != "DequantizeLinear":
-        return False
-    operand = node.inputs[0]
+def _is_dequantised_int8(node: Node) -> bool:
+    operand = node.inputs[0] if node.op_type == "DequantizeLinear" else None
     return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
-
-
-def _is_requantised(symbol: Symbol) -> bool:
-    node = symbol.producer
-    return type(node) is Node and is_requantised(node)
-
-
-def _has_scales(symbol: Symbol) -> bool:
-    node = symbol.producer
-    return type(node) is Node and has_scales(node)
-
-
-def _multiplies_cast_transpose(symbol: Symbol) -> bool:
-    node = symbol.producer
-    return type(node) is Node and node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs))
-
-
-def _is_shape_of_narrow(symbol: Symbol) -> bool:
-    node = symbol.producer
-    return type(node) is Node and is_of_narrow(node)
 
 
 _DEQUANTISES = frozenset({"DequantizeLinear"})
@@ -91,22 +68,26 @@ RISKY_PATTERNS: Mapping[str, RiskyPattern] = {
         ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip"),
     ),
     # It treats a constant without elements as an added 0, or as a factor 1.
-    "empty constants": RiskyPattern(_is_empty_constant, ("NoopElimination",)),
+    "empty constants": RiskyPattern(_of_constant(lambda array: not array.size), ("NoopElimination",)),
     # It multiplies after the sum, when infinities have met already; it fails on float64.
-    "endless scales": RiskyPattern(_is_endless_scale, ("MatMulScaleFusion of infinity",), frozenset({"Mul", "Div"})),
+    "endless scales": RiskyPattern(
+        _of_node(_is_endless_scale), ("MatMulScaleFusion of infinity",), frozenset({"Mul", "Div"})
+    ),
     # It compares constants in float32: a float64 close to 0 or 1 is dropped.
-    "rounded constants": RiskyPattern(_is_rounded_constant, ("NoopElimination float64",)),
+    "rounded constants": RiskyPattern(_of_constant(is_rounded), ("NoopElimination float64",)),
     # It converts int8 to uint8 and does not change `output_dtype`, so that the session refuses the node.
-    "dequantised int8": RiskyPattern(_is_dequantised_int8, ("QDQS8ToU8Transformer",), _DEQUANTISES),
+    "dequantised int8": RiskyPattern(_of_node(_is_dequantised_int8), ("QDQS8ToU8Transformer",), _DEQUANTISES),
     # It quantises after a move: to int32, which has no kernel, and signed integers without a zero point to uint8.
-    "moved integers": RiskyPattern(_is_requantised, ("QDQPropagationTransformer",), _DEQUANTISES),
+    "moved integers": RiskyPattern(_of_node(is_requantised), ("QDQPropagationTransformer",), _DEQUANTISES),
     # It multiplies integers with scales that its kernels do not support.
-    "scales along axes": RiskyPattern(_has_scales, ("QDQSelectorActionTransformer",), _DEQUANTISES),
+    "scales along axes": RiskyPattern(_of_node(has_scales), ("QDQSelectorActionTransformer",), _DEQUANTISES),
     # It drops a Cast before a Shape, which has no kernel for the dtype before the Cast.
-    "shapes of narrow dtypes": RiskyPattern(_is_shape_of_narrow, ("PreShapeNodeElimination",), frozenset({"Shape"})),
+    "shapes of narrow dtypes": RiskyPattern(_of_node(is_of_narrow), ("PreShapeNodeElimination",), frozenset({"Shape"})),
     # It ends the process if a Cast is between a Transpose and a product.
     "cast transposes": RiskyPattern(
-        _multiplies_cast_transpose, ("MatmulTransposeFusion of casts",), frozenset({"Transpose"})
+        _of_node(lambda node: node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs))),
+        ("MatmulTransposeFusion of casts",),
+        frozenset({"Transpose"}),
     ),
 }
 

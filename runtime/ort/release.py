@@ -22,6 +22,7 @@ from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.transport_dtypes import dtype_named
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -393,11 +394,8 @@ def _dtype(name: str) -> DType | None:
     """Return the dtype of a type in onnxruntime's spelling ("seq(tensor(float))"); None if graphcore lacks it."""
     if name not in _DTYPES:
         inner = name.rpartition("(")[2].rstrip(")")
-        inner = {"float": "float32", "double": "float64"}.get(inner, inner)
-        for family in ("float8", "float4"):
-            inner = inner.replace(f"{family}e", f"{family}_e")
         try:
-            _DTYPES[name] = DType.of(inner)
+            _DTYPES[name] = dtype_named(inner)
         except DTypeError:  # complex numbers, and formats that graphcore does not have
             _DTYPES[name] = None
     return _DTYPES[name]

@@ -191,8 +191,6 @@ def _unpacked(value: onnxruntime.OrtValue, dtype: DType, shape: tuple[int, ...])
 
 # onnxruntime's spellings that differ from graphcore's.
 _ELEMENTS = {
-    "float": DType.float32,
-    "double": DType.float64,
     "float4e2m1": DType.float4_e2m1,
     "float8e4m3fn": DType.float8_e4m3fn,
     "float8e4m3fnuz": DType.float8_e4m3fnuz,
@@ -200,6 +198,11 @@ _ELEMENTS = {
     "float8e5m2fnuz": DType.float8_e5m2fnuz,
     "float8e8m0": DType.float8_e8m0,
 }
+
+
+def dtype_named(name: str) -> DType:
+    """Return the dtype of a name of onnxruntime. Raises `DTypeError` for one that graphcore lacks."""
+    return _ELEMENTS.get(name) or DType.of(name)
 
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
@@ -260,7 +263,7 @@ def _parsed(described: str, shape: Shape) -> Type:
     kind, _, rest = described.removesuffix(")").partition("(")
     if kind == "tensor":
         try:
-            return TensorType(_ELEMENTS.get(rest) or DType.of(rest), shape)
+            return TensorType(dtype_named(rest), shape)
         except DTypeError:
             return OpaqueType(described)
     if kind == "seq":

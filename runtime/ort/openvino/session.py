@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -22,9 +22,11 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Precision, TargetName
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.passes.merging import prune
+from graphcore.runtime.fusions.matching import is_float32
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.ort.openvino.support import (
@@ -334,18 +336,20 @@ def _widen_value(value: Any) -> Any:
 # sum of a row tells these apart.
 
 
-class _SoftmaxMatch(NamedTuple):
-    """scores: the operand of the softmax along the last axis. total: the sum of the exponentials, for its type."""
+def _softmax_in_parts(scores: Symbol, largest: Symbol, axes: Symbol, keep: Symbol, other: Symbol) -> tuple[Symbol, ...]:
+    none = op("Equal", largest, -math.inf)
+    power = op("Exp", op("Sub", scores, op("Where", none, 0.0, largest)))
+    powers = either(power, op("Where", keep, power, other))  # a Where that keeps NaN, which the kernel loses
+    total = op("ReduceSum", powers, axes, keepdims=1)
+    return op("Div", powers, op("Where", none, 1.0, total)), total
 
-    scores: Symbol
-    total: Symbol
+
+_SOFTMAX = Pattern(_softmax_in_parts, scores=is_float32)
 
 
 def joined(graph: Graph) -> Graph:
     """Return the graph with Softmax instead of its expansions; the graph itself if it has none."""
-    matches = {
-        n.outputs[0].id: match for n in graph.nodes if n.op_type == "Div" and (match := _match_softmax(n)) is not None
-    }
+    matches = {n.outputs[0].id: m for n in graph.nodes if n.op_type == "Div" and (m := _match_softmax(n)) is not None}
     if not matches:
         return graph
     new = with_names(Rewrite(graph, _Joining(matches)).run())
@@ -355,11 +359,11 @@ def joined(graph: Graph) -> Graph:
 
 @dataclass(eq=False)
 class _Joining(Policy[Rewrite]):
-    matches: Mapping[int, _SoftmaxMatch]
+    matches: Mapping[int, tuple[Symbol, Symbol]]
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        softmax = self.matches.get(node.outputs[0].id)
-        return None if softmax is None else (_softmax(rewrite.new, rewrite.of(softmax.scores), softmax.total),)
+        scores, total = self.matches.get(node.outputs[0].id, (None, None))
+        return None if scores is None or total is None else (_softmax(rewrite.new, rewrite.of(scores), total),)
 
 
 def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
@@ -375,43 +379,11 @@ def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
     return emit("Where", (is_number, softmax, rest), scores.type)
 
 
-def _match_softmax(div: Node) -> _SoftmaxMatch | None:
-    exponentials, divisor = div.inputs
-    if div.domain or exponentials is None or exponentials.type.dtype is not DType.float32:
+def _match_softmax(div: Node) -> tuple[Symbol, Symbol] | None:
+    """Return the operand of a softmax along the last axis, and the sum of the exponentials, for its type."""
+    match = _SOFTMAX.match(div.outputs[0])
+    if match is None:
         return None
-    chosen = _producer_node(divisor, "Where")
-    total = None if chosen is None else _producer_node(chosen.inputs[2], "ReduceSum")
-    if chosen is None or total is None or total.inputs[0] is not exponentials or not _is(chosen.inputs[1], 1.0):
-        return None
-    nan_kept = _producer_node(exponentials, "Where")  # a Where that keeps NaN, which the kernel loses
-    power = _producer_node(exponentials if nan_kept is None else nan_kept.inputs[1], "Exp")
-    less = None if power is None else _producer_node(power.inputs[0], "Sub")
-    greatest = None if less is None else _producer_node(less.inputs[1], "Where")
-    if (
-        less is None
-        or greatest is None
-        or greatest.inputs[0] is not chosen.inputs[0]
-        or not _is(greatest.inputs[1], 0.0)
-    ):
-        return None
-    equal = _producer_node(chosen.inputs[0], "Equal")
-    scores = less.inputs[0]
-    if equal is None or scores is None or not _is(equal.inputs[1], -math.inf) or not scores.shape.is_ranked:
-        return None
-    axes = total.inputs[1].producer if len(total.inputs) > 1 and total.inputs[1] is not None else None
-    along_last = isinstance(axes, Constant) and axes.array.tolist() in ([scores.rank - 1], [-1])
-    if not along_last or equal.inputs[0] is not greatest.inputs[2] or total.attributes.get("keepdims", 1) != 1:
-        return None
-    return _SoftmaxMatch(scores, total.outputs[0])
-
-
-def _producer_node(symbol: Symbol | None, op_type: str) -> Node | None:
-    """Return the producer of a Symbol if it is a node of an operator; else None."""
-    producer = None if symbol is None else symbol.producer
-    return producer if isinstance(producer, Node) and producer.op_type == op_type and not producer.domain else None
-
-
-def _is(symbol: Symbol | None, number: float) -> bool:
-    """Return True if a Symbol is the constant scalar `number`."""
-    array = constant_array(symbol, weights=True)
-    return array is not None and array.size == 1 and float(array.reshape(())) == number
+    scores, _, axes, _, _, total = match
+    array = constant_array(axes)
+    return (scores, total) if array is not None and array.tolist() in ([scores.rank - 1], [-1]) else None
