@@ -18,23 +18,7 @@ from graphcore.build import primitives as e
 from graphcore.build.shapes import same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices import (
-    adjoint,
-    at,
-    binary_scale,
-    columns_of,
-    count_of,
-    diagonal_of,
-    divided,
-    filled,
-    identities,
-    pivoted,
-    reduced_by,
-    repeat,
-    rows_of,
-    stack_axes,
-    substituted,
-)
+from graphcore.ops import matrices as mat
 
 __all__ = ["matmul", "tensordot", "vecdot"]
 
@@ -98,14 +82,14 @@ def eliminate(a: Symbol) -> tuple[Symbol, Symbol]:
     """
 
     def step(k: Symbol, a: Symbol, parity: Symbol, rows: Symbol) -> list[Symbol]:
-        place, chosen, moved, factor = pivoted(a, k, rows)
+        place, chosen, moved, factor = mat.pivoted(a, k, rows)
         below = rows > k
-        remaining = e.where(below, reduced_by(moved, factor, chosen), e.where(rows == k, chosen, moved))
+        remaining = e.where(below, mat.reduced_by(moved, factor, chosen), e.where(rows == k, chosen, moved))
         return [remaining, parity * e.where(place == k, e.const(parity, 1.0), e.const(parity, -1.0))]
 
-    parity = filled(a, [*stack_axes(a)], 1.0)
+    parity = mat.filled(a, [*mat.stack_axes(a)], 1.0)
     parity = ops.unsqueeze(parity, (-2, -1))
-    upper, parity = repeat(count_of(a, -2), [a, parity], step, [rows_of(a)])
+    upper, parity = mat.repeat(mat.count_of(a, -2), [a, parity], step, [mat.rows_of(a)])
     return upper, parity
 
 
@@ -117,17 +101,17 @@ def solve(a: Symbol, b: Symbol) -> Symbol:
     both, _ = eliminate(ops.concat([a, b], axis=-1))
     n = a.shape[-1]
     u, y = ops.split(both, [n, b.shape[-1]], axis=-1)
-    return substituted(u, y)
+    return mat.substituted(u, y)
 
 
 def invert(a: Symbol) -> Symbol:
-    return solve(a, identities(a, -2, -1))
+    return solve(a, mat.identities(a, -2, -1))
 
 
 def pivots(a: Symbol) -> tuple[Symbol, Symbol]:
     """Return the pivots of square matrices, [..., n], and the parity of the row exchanges, [...]."""
     upper, parity = eliminate(a)
-    return diagonal_of(upper), ops.squeeze(parity, (-2, -1))
+    return mat.diagonal_of(upper), ops.squeeze(parity, (-2, -1))
 
 
 def cholesky(a: Symbol) -> Symbol:
@@ -138,16 +122,16 @@ def cholesky(a: Symbol) -> Symbol:
     """
 
     def step(k: Symbol, lower: Symbol, a: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
-        rest = at(a, k, -1) - ops.matmul(lower, adjoint(at(lower, k, -2)))
-        pivot = ops.real(at(rest, k, -2))
+        rest = mat.at(a, k, -1) - ops.matmul(lower, mat.adjoint(mat.at(lower, k, -2)))
+        pivot = ops.real(mat.at(rest, k, -2))
         root = ops.sqrt(e.where(pivot > 0.0, pivot, e.const(pivot, float("nan"))))
-        column = e.where(rows < k, e.const(a, 0.0), divided(rest, root))
+        column = e.where(rows < k, e.const(a, 0.0), mat.divided(rest, root))
         if a.dtype.is_complex:
             column = e.where(rows == k, ops.cast(root, a.dtype), column)
         return [e.where(columns == k, column, lower)]
 
-    start = filled(a, range(a.rank))
-    (lower,) = repeat(count_of(a, -2), [start], step, [a, rows_of(a), columns_of(a)])
+    start = mat.filled(a, range(a.rank))
+    (lower,) = mat.repeat(mat.count_of(a, -2), [start], step, [a, mat.rows_of(a), mat.columns_of(a)])
     return lower
 
 
@@ -198,7 +182,7 @@ def euclidean(size: Symbol, axes: Sequence[int], *, keepdims: bool) -> Symbol:
     """Return the root of the sum of squares of nonnegative numbers, over axes that are not empty."""
     if not axes:
         return size
-    scale = binary_scale(ops.max(size, axis=axes, keepdims=True))
+    scale = mat.binary_scale(ops.max(size, axis=axes, keepdims=True))
     scaled = size / scale
     return ops.sqrt(ops.sum(scaled * scaled, axes, keepdims)) * _squeeze(scale, axes, keepdims)
 

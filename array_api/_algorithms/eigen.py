@@ -8,24 +8,7 @@ from graphcore import ops
 from graphcore.array_api._algorithms.schur import band_of, gather_columns, neighbours, schur
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices import (
-    adjoint,
-    at,
-    binary_scale,
-    columns_of,
-    common_scale,
-    count_of,
-    diagonal_of,
-    divided,
-    filled,
-    reduced,
-    repeat,
-    rough_size,
-    rows_of,
-    scaled,
-    square_sum,
-    stack_axes,
-)
+from graphcore.ops import matrices as mat
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 
@@ -37,19 +20,19 @@ def eig(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
     matrices come in conjugate pairs, with the positive imaginary part first, and conjugate vectors; real eigenvalues
     have real vectors. The largest element of a vector is real.
     """
-    scale = common_scale(a)
+    scale = mat.common_scale(a)
     is_finite = scale == scale
-    a, d = balance(e.where(is_finite, divided(a, scale), e.const(a, 0.0)))
+    a, d = balance(e.where(is_finite, mat.divided(a, scale), e.const(a, 0.0)))
     t, z, converged = schur(a, vectors=vectors)
     scale = e.where(e.both(is_finite, converged), scale, e.const(scale, float("nan")))
     blocks = None if a.dtype.is_complex else Blocks(t)
-    values = ops.unsqueeze(diagonal_of(t), -2) if blocks is None else blocks.values
-    eigenvalues = ops.squeeze(scaled(values, scale), -2)
+    values = ops.unsqueeze(mat.diagonal_of(t), -2) if blocks is None else blocks.values
+    eigenvalues = ops.squeeze(mat.scaled(values, scale), -2)
     if z is None:
         return eigenvalues, None
     if blocks is not None:
         t, z = blocks.to_triangular(t), blocks.rotate(z)
-    v = _normalise(scaled(ops.matmul(z, _null_vectors(t, values)), d))
+    v = _normalise(mat.scaled(ops.matmul(z, _null_vectors(t, values)), d))
     if blocks is not None:
         v = blocks.pair_vectors(v)
     return eigenvalues, e.where(scale == scale, v, e.const(v, float("nan")))
@@ -63,38 +46,38 @@ def _null_vectors(t: Symbol, values: Symbol) -> Symbol:
     """
     info = np.finfo(t.dtype.numpy)
     eps, tiny = float(info.eps), float(info.tiny) / float(info.eps)
-    last = count_of(t, -1) - 1
-    least = rough_size(values) * eps
-    n = ops.cast(count_of(t, -1), least.dtype)
+    last = mat.count_of(t, -1) - 1
+    least = mat.rough_size(values) * eps
+    n = ops.cast(mat.count_of(t, -1), least.dtype)
     least = e.emit("Max", least, n * tiny)
 
     def step(i: Symbol, y: Symbol, t: Symbol, values: Symbol, least: Symbol, *constants: Symbol) -> list[Symbol]:
         rows, columns, last = constants
         zero, one = e.const(t, 0.0), e.const(t, 1.0)
         k = last - i
-        rest = ops.matmul(e.where(columns > k, at(t, k, -2), zero), y)
-        gaps = at(values, k, -1) - values
-        gaps = e.where(rough_size(gaps) < least, ops.cast(least, t.dtype), gaps)
+        rest = ops.matmul(e.where(columns > k, mat.at(t, k, -2), zero), y)
+        gaps = mat.at(values, k, -1) - values
+        gaps = e.where(mat.rough_size(gaps) < least, ops.cast(least, t.dtype), gaps)
         solution = e.where(columns > k, -rest / gaps, e.where(columns == k, one, zero))
-        growth = e.emit("Max", rough_size(solution), e.const(least, 1.0))
-        return [divided(e.where(rows == k, solution, y), growth)]
+        growth = e.emit("Max", mat.rough_size(solution), e.const(least, 1.0))
+        return [mat.divided(e.where(rows == k, solution, y), growth)]
 
-    start = filled(t, range(t.rank))
-    constants = [t, values, least, rows_of(t), columns_of(t), last]
-    return repeat(count_of(t, -1), [start], step, constants)[0]
+    start = mat.filled(t, range(t.rank))
+    constants = [t, values, least, mat.rows_of(t), mat.columns_of(t), last]
+    return mat.repeat(mat.count_of(t, -1), [start], step, constants)[0]
 
 
 def _normalise(v: Symbol) -> Symbol:
     """Normalise columns to length 1, with a real and positive largest element."""
-    v = divided(v, reduced("ReduceMax", rough_size(v), -2))
+    v = mat.divided(v, mat.reduced("ReduceMax", mat.rough_size(v), -2))
     sizes = ops.square(ops.real(v)) + ops.square(ops.imag(v))
-    shape = reduced("ReduceMax", sizes, -2).shape
+    shape = mat.reduced("ReduceMax", sizes, -2).shape
     place = e.emit("ArgMax", sizes, dtype=DType.int64, shape=shape, axis=v.rank - 2, keepdims=1)
-    here = rows_of(v) == place
-    lead = reduced("ReduceSum", e.where(here, v, e.const(v, 0.0)), -2)
-    v = v * divided(ops.conj(lead), ops.abs(lead))
+    here = mat.rows_of(v) == place
+    lead = mat.reduced("ReduceSum", e.where(here, v, e.const(v, 0.0)), -2)
+    v = v * mat.divided(ops.conj(lead), ops.abs(lead))
     v = e.where(here, ops.cast(ops.real(v), v.dtype), v)
-    return divided(v, ops.sqrt(square_sum(v, -2)))
+    return mat.divided(v, ops.sqrt(mat.square_sum(v, -2)))
 
 
 # Balancing: scale rows and columns by powers of 2, so that row i and column i have similar norms.
@@ -116,25 +99,25 @@ def balance(a: Symbol) -> tuple[Symbol, Symbol]:
         k = e.emit("Mod", i, n)
         is_row, is_column = rows == k, columns == k
         zero, one = e.const(d, 0.0), e.const(d, 1.0)
-        below = reduced("ReduceSum", e.where(is_row, zero, rough_size(at(a, k, -1))), -2)
-        beside = reduced("ReduceSum", e.where(is_column, zero, rough_size(at(a, k, -2))), -1)
+        below = mat.reduced("ReduceSum", e.where(is_row, zero, mat.rough_size(mat.at(a, k, -1))), -2)
+        beside = mat.reduced("ReduceSum", e.where(is_column, zero, mat.rough_size(mat.at(a, k, -2))), -1)
         is_valid = e.both(below > zero, beside > zero)
         ratio = ops.sqrt(e.where(is_valid, beside, one)) / ops.sqrt(e.where(is_valid, below, one))
-        factor = binary_scale(ratio * float(np.sqrt(2.0)))
-        new_scale = at(d, k, -2) * factor
+        factor = mat.binary_scale(ratio * float(np.sqrt(2.0)))
+        new_scale = mat.at(d, k, -2) * factor
         is_valid = e.both(is_valid, new_scale < limit, new_scale > 1.0 / limit)
         improves = e.both(is_valid, below * factor + beside / factor < (below + beside) * 0.95)
         factor = e.where(improves, factor, one)
-        a = scaled(a, e.where(is_column, factor, one) / e.where(is_row, factor, one))
+        a = mat.scaled(a, e.where(is_column, factor, one) / e.where(is_row, factor, one))
         unsettled = e.either(e.both(unsettled, k > 0), ops.any(improves))
         return [e.either(unsettled, k < n - 1), unsettled, a, d * e.where(is_row, factor, one)]
 
-    n = count_of(a, -1)
-    start = ops.real(filled(a, [*stack_axes(a), -1, Dim(1)], 1.0))
-    constants = [n, rows_of(a), columns_of(a)]
+    n = mat.count_of(a, -1)
+    start = ops.real(mat.filled(a, [*mat.stack_axes(a), -1, Dim(1)], 1.0))
+    constants = [n, mat.rows_of(a), mat.columns_of(a)]
     settled = a.graph.build.scalar(False, DType.bool)
-    _, a, d = repeat(n * SWEEPS, [settled, a, start], step, constants, stops=True)
-    return a, d / reduced("ReduceMax", d, -2)
+    _, a, d = mat.repeat(n * SWEEPS, [settled, a, start], step, constants, stops=True)
+    return a, d / mat.reduced("ReduceMax", d, -2)
 
 
 # The 2 x 2 blocks on the diagonal of real Schur forms: their eigenvalues, and rotations to triangular form.
@@ -153,12 +136,12 @@ class Blocks:
     )  # fmt: skip
 
     def __init__(self, t: Symbol) -> None:
-        rows, columns = rows_of(t), columns_of(t)
-        before, after = neighbours(columns, count_of(t, -1) - 1)
+        rows, columns = mat.rows_of(t), mat.columns_of(t)
+        before, after = neighbours(columns, mat.count_of(t, -1) - 1)
         d, below, s, u = band_of(t, rows, columns, after)
         zero, one = e.const(t, 0.0), e.const(t, 1.0)
         self._rows, self._columns, self._before_each = rows, columns, before
-        self._first = e.both(s != zero, columns < count_of(t, -1) - 1)
+        self._first = e.both(s != zero, columns < mat.count_of(t, -1) - 1)
         self._second = e.both(gather_columns(self._first, before), columns > 0)
         # LAPACK's lanv2: the root of the discriminant without intermediate overflow.
         half = (d - below) * 0.5
@@ -207,7 +190,7 @@ class Blocks:
     def to_triangular(self, t: Symbol) -> Symbol:
         """Rotate matrices to triangular form, with the eigenvalues on the diagonal."""
         turn = self._rotation()
-        result = ops.triu(ops.matmul(adjoint(turn), ops.matmul(ops.cast(t, turn.dtype), turn)))
+        result = ops.triu(ops.matmul(mat.adjoint(turn), ops.matmul(ops.cast(t, turn.dtype), turn)))
         return e.where(self._rows == self._columns, self.values, result)
 
     def rotate(self, z: Symbol) -> Symbol:
@@ -218,5 +201,5 @@ class Blocks:
     def pair_vectors(self, v: Symbol) -> Symbol:
         """Make eigenvectors exactly conjugate for pairs of eigenvalues, and real for real ones."""
         real = ops.real(v)
-        real = ops.cast(real / ops.sqrt(square_sum(real, -2)), v.dtype)
+        real = ops.cast(real / ops.sqrt(mat.square_sum(real, -2)), v.dtype)
         return e.where(self._is_pair, v, e.where(self._is_conjugate, ops.conj(self._before(v)), real))

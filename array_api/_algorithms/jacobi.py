@@ -15,23 +15,7 @@ from graphcore import ops
 from graphcore.array_api._algorithms.schur import qr
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices import (
-    adjoint,
-    columns_of,
-    common_scale,
-    count_of,
-    diagonal_of,
-    divided,
-    filled,
-    identities,
-    least,
-    reduced,
-    repeat,
-    rows_of,
-    scaled,
-    square_sum,
-    stack_axes,
-)
+from graphcore.ops import matrices as mat
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape
@@ -45,11 +29,11 @@ def eigh(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
 
     a: [..., n, n]; only the lower triangle is read. The eigenvectors are [..., n, n].
     """
-    scale = common_scale(a)
-    a = divided(ops.tril(a), scale)
-    a = a + adjoint(ops.tril(a, -1))
+    scale = mat.common_scale(a)
+    a = mat.divided(ops.tril(a), scale)
+    a = a + mat.adjoint(ops.tril(a, -1))
     if a.dtype.is_complex:
-        a = e.where(rows_of(a) == columns_of(a), ops.cast(ops.real(a), a.dtype), a)
+        a = e.where(mat.rows_of(a) == mat.columns_of(a), ops.cast(ops.real(a), a.dtype), a)
     threshold = float(np.finfo(a.dtype.numpy).eps) / 1024  # for matrices whose largest element is about 1
 
     def step(i: Symbol, unsettled: Symbol, a: Symbol, *rest: Symbol) -> list[Symbol]:
@@ -64,20 +48,20 @@ def eigh(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
         size = ops.abs(shared)
         rotates = e.both(size > threshold, partner != rows)
         rotate, loss = _rotation(_permute_rows(diagonal, partner) - diagonal, shared, size, rotates, rows, partner)
-        result = adjoint(rotate(a, other))
+        result = mat.adjoint(rotate(a, other))
         result = rotate(result, _permute_rows(result, partner))
         result = e.where(columns == partner, e.const(a, 0.0), result)
         result = e.where(columns == rows, ops.cast(diagonal - loss, a.dtype), result)
         unsettled, go = _update_state(r, n, unsettled, rotates)
         return [go, unsettled, result, *(rotate(v, _permute_rows(v, partner)) for v in rotated)]
 
-    n = count_of(a, -1)
-    rotated = [identities(a, -1, -1) + ops.cast(scale * 0.0, a.dtype)] if vectors else []
-    constants = [n, rows_of(a), columns_of(a)]
-    _, a, *rotated = repeat(n * SWEEPS, [_scalar_false(a), a, *rotated], step, constants, stops=True)
-    values = ops.real(diagonal_of(a)) * ops.squeeze(scale, -1)
+    n = mat.count_of(a, -1)
+    rotated = [mat.identities(a, -1, -1) + ops.cast(scale * 0.0, a.dtype)] if vectors else []
+    constants = [n, mat.rows_of(a), mat.columns_of(a)]
+    _, a, *rotated = mat.repeat(n * SWEEPS, [_scalar_false(a), a, *rotated], step, constants, stops=True)
+    values = ops.real(mat.diagonal_of(a)) * ops.squeeze(scale, -1)
     order = ops.argsort(values)
-    return ops.sort(values), adjoint(_select_rows(rotated[0], order)) if vectors else None
+    return ops.sort(values), mat.adjoint(_select_rows(rotated[0], order)) if vectors else None
 
 
 def singular_values(a: Symbol) -> Symbol:
@@ -93,16 +77,16 @@ def svd(a: Symbol, *, full: bool) -> tuple[Symbol, Symbol, Symbol]:
     """
     units, values, rotations = _orthogonalise(a, vectors=True)
     assert rotations is not None
-    q, r = qr(adjoint(units), complete=full)
+    q, r = qr(mat.adjoint(units), complete=full)
     k = units.shape[-2]
     upper = r[..., : int(k), :] if k is not r.shape[-2] else r
     zero = e.const(values, 0.0)
-    negative = ops.unsqueeze(ops.real(diagonal_of(upper)), -2) < zero
+    negative = ops.unsqueeze(ops.real(mat.diagonal_of(upper)), -2) < zero
     if k is not r.shape[-2]:
-        others = e.less(ops.real(filled(a, [*stack_axes(a), Dim(1), q.shape[-1] - k])), zero)
+        others = e.less(ops.real(mat.filled(a, [*mat.stack_axes(a), Dim(1), q.shape[-1] - k])), zero)
         negative = ops.concat([negative, others], axis=-1)
     q = e.where(negative, -q, q)
-    return (adjoint(rotations), values, adjoint(q)) if _is_wide(a) else (q, values, rotations)
+    return (mat.adjoint(rotations), values, mat.adjoint(q)) if _is_wide(a) else (q, values, rotations)
 
 
 def rank(a: Symbol, rtol: Symbol | float | None) -> Symbol:
@@ -117,7 +101,7 @@ def pseudo_inverse(a: Symbol, rtol: Symbol | float | None) -> Symbol:
     negligible = values <= _negligible(a, values, rtol)
     zero, one = e.const(values, 0.0), e.const(values, 1.0)
     inverse = e.where(negligible, zero, one / e.where(negligible, one, values))
-    return ops.matmul(scaled(adjoint(vh), ops.unsqueeze(inverse, -2)), adjoint(u))
+    return ops.matmul(mat.scaled(mat.adjoint(vh), ops.unsqueeze(inverse, -2)), mat.adjoint(u))
 
 
 def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbol:
@@ -128,7 +112,7 @@ def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbo
     greatest = _first(values)
     if rtol is not None:
         return greatest * rtol
-    sides = [ops.cast(count_of(a, axis), values.dtype) for axis in (-2, -1)]
+    sides = [ops.cast(mat.count_of(a, axis), values.dtype) for axis in (-2, -1)]
     return greatest * (ops.maximum(*sides) * float(np.finfo(a.dtype.numpy).eps))
 
 
@@ -141,7 +125,7 @@ def _first(values: Symbol) -> Symbol:
 
 def _is_wide(a: Symbol) -> bool:
     m, n = a.shape[-2:]
-    return m is not n and least(m, n) is m
+    return m is not n and mat.least(m, n) is m
 
 
 def _orthogonalise(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol | None]:
@@ -150,24 +134,24 @@ def _orthogonalise(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol 
     a: [..., m, n]. Returns the rows normalised to length 1 (or 0), in descending order of their lengths; the lengths,
     which are the singular values; and the product of the rotations, [..., k, k]. NaN for matrices that are not finite.
     """
-    scale = common_scale(a)
-    a = divided(a if _is_wide(a) else adjoint(a), scale)
-    a, rotations = _rotate_rows(a, identities(a, -2, -2) + ops.cast(scale * 0.0, a.dtype) if vectors else None)
+    scale = mat.common_scale(a)
+    a = mat.divided(a if _is_wide(a) else mat.adjoint(a), scale)
+    a, rotations = _rotate_rows(a, mat.identities(a, -2, -2) + ops.cast(scale * 0.0, a.dtype) if vectors else None)
     zero, one = e.const(scale, 0.0), e.const(scale, 1.0)
-    greatest = reduced("ReduceMax", ops.abs(a), -1)
+    greatest = mat.reduced("ReduceMax", ops.abs(a), -1)
     greatest = e.where(greatest == zero, one, greatest)
-    a = divided(a, greatest)
-    length = ops.sqrt(square_sum(a, -1))
+    a = mat.divided(a, greatest)
+    length = ops.sqrt(mat.square_sum(a, -1))
     values = ops.squeeze(length * greatest * scale, -1)
     order = ops.argsort(values, descending=True)
-    units = _select_rows(divided(a, e.where(length == zero, one, length)), order)
+    units = _select_rows(mat.divided(a, e.where(length == zero, one, length)), order)
     return units, ops.sort(values, descending=True), None if rotations is None else _select_rows(rotations, order)
 
 
 def _rotate_rows(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | None]:
     """Rotate the rows of `a`, [..., k, l], until they are orthogonal, and those of `rotations` in the same way."""
     info = np.finfo(a.dtype.numpy)
-    tolerance = ops.sqrt(ops.cast(count_of(a, -1), real_of(a.dtype))) * float(
+    tolerance = ops.sqrt(ops.cast(mat.count_of(a, -1), real_of(a.dtype))) * float(
         info.eps
     )  # for the cosine between two rows
     negligible = float(info.tiny) ** 0.75  # for products of rows whose largest element is about 1
@@ -177,7 +161,7 @@ def _rotate_rows(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | 
         r, partner = _pair_rows(i, n, rows)
         other = _permute_rows(a, partner)
         product = a * (ops.conj(other) if a.dtype.is_complex else other)
-        squares, shared = square_sum(a, -1), reduced("ReduceSum", product, -1)
+        squares, shared = mat.square_sum(a, -1), mat.reduced("ReduceSum", product, -1)
         length, size = ops.sqrt(squares), ops.abs(shared)
         limit = e.emit("Max", length * _permute_rows(length, partner) * tolerance, e.const(squares, negligible))
         rotates = e.both(size > limit, partner != rows)
@@ -185,9 +169,11 @@ def _rotate_rows(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | 
         unsettled, go = _update_state(r, n, unsettled, rotates)
         return [go, unsettled, rotate(a, other), *(rotate(v, _permute_rows(v, partner)) for v in rotated)]
 
-    n = count_of(a, -2)
+    n = mat.count_of(a, -2)
     rotated = [] if rotations is None else [rotations]
-    _, a, *rotated = repeat(n * SWEEPS, [_scalar_false(a), a, *rotated], step, [n, rows_of(a), tolerance], stops=True)
+    _, a, *rotated = mat.repeat(
+        n * SWEEPS, [_scalar_false(a), a, *rotated], step, [n, mat.rows_of(a), tolerance], stops=True
+    )
     return a, rotated[0] if rotated else None
 
 
@@ -229,13 +215,13 @@ def _rotation(
     cosine = e.const(tangent, 1.0) / ops.sqrt(tangent * tangent + 1.0)
     sine = cosine * tangent
     half = sine / (cosine + 1.0)
-    phase = divided(shared, e.where(rotates, size, e.const(size, 1.0))) if is_complex else None
+    phase = mat.divided(shared, e.where(rotates, size, e.const(size, 1.0))) if is_complex else None
 
     def rotate(x: Symbol, other: Symbol) -> Symbol:
         """Return cosine * x - sine * other, in Rutishauser's form, which rounds less for smaller angles."""
         if phase is None:
             return x - sine * (other + half * x)
-        return x - scaled(phase * other + scaled(x, half), sine)
+        return x - mat.scaled(phase * other + mat.scaled(x, half), sine)
 
     return rotate, tangent * (size if is_complex else shared)
 
@@ -258,7 +244,7 @@ def _permute_rows(x: Symbol, partner: Symbol) -> Symbol:
 
 def _diagonal(a: Symbol) -> Symbol:
     """Return the diagonal of square matrices as a column: [..., n, 1]."""
-    return ops.unsqueeze(diagonal_of(a), -1)
+    return ops.unsqueeze(mat.diagonal_of(a), -1)
 
 
 # Before and after the rounds

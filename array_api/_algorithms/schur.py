@@ -14,22 +14,7 @@ import numpy as np
 from graphcore import ops
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol, present
-from graphcore.ops.matrices import (
-    adjoint,
-    at,
-    columns_of,
-    count_of,
-    divided,
-    filled,
-    identities,
-    least,
-    reduced,
-    repeat,
-    rough_size,
-    rows_of,
-    square_sum,
-    stack_axes,
-)
+from graphcore.ops import matrices as mat
 from graphcore.ops.shared.dims import dim_value
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
@@ -48,11 +33,11 @@ def schur(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None, Symbol]:
     [..., n, n] with elements up to about 1. Returns T of [..., n, n], Z of the same shape with orthonormal columns if
     `vectors`, and bool [..., 1, 1].
     """
-    both = ops.concat([a, identities(a, -1, -1)], axis=-2) if vectors else a
-    rows = _row_numbers(rows_of(both), count_of(a, -1))
-    columns = columns_of(a)
-    both = _hessenberg(both, rows, count_of(a, -1))
-    both, converged = _iterate(both, rows, columns, count_of(a, -1))
+    both = ops.concat([a, mat.identities(a, -1, -1)], axis=-2) if vectors else a
+    rows = _row_numbers(mat.rows_of(both), mat.count_of(a, -1))
+    columns = mat.columns_of(a)
+    both = _hessenberg(both, rows, mat.count_of(a, -1))
+    both, converged = _iterate(both, rows, columns, mat.count_of(a, -1))
     if not vectors:
         return both, None, converged
     t, z = ops.split(both, [a.shape[-1], a.shape[-1]], axis=-2)
@@ -67,28 +52,28 @@ def _row_numbers(rows: Symbol, n: Symbol) -> Symbol:
 def _apply_reflections(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
     """Apply a reflection from both sides to the matrices, and from the right to the product of reflections."""
     inverse = ops.conj(factor) if both.dtype.is_complex else factor
-    both = both - inverse * vector * ops.matmul(adjoint(vector), both)
+    both = both - inverse * vector * ops.matmul(mat.adjoint(vector), both)
     n = both.shape[-1]
     right = vector if n is both.shape[-2] else ops.split(vector, [n, both.shape[-2] - n], axis=-2)[0]
-    return both - ops.matmul(both, right) * (factor * adjoint(right))
+    return both - ops.matmul(both, right) * (factor * mat.adjoint(right))
 
 
 def _reflect(both: Symbol, x: Symbol, rows: Symbol, k: Symbol) -> Symbol:
     """Apply the reflection that clears `x`, [..., m, 1], below row `k`; rows above `k` do not take part."""
     zero = e.const(both, 0.0)
     x = e.where(rows >= k, x, zero)
-    greatest = reduced("ReduceMax", rough_size(x), -2)
-    x = divided(x, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
+    greatest = mat.reduced("ReduceMax", mat.rough_size(x), -2)
+    x = mat.divided(x, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
     here = rows == k
-    head = reduced("ReduceSum", e.where(here, x, zero), -2)
+    head = mat.reduced("ReduceSum", e.where(here, x, zero), -2)
     return _apply_reflections(both, *reflection(head, e.where(here, zero, x), here))
 
 
 def _hessenberg(both: Symbol, rows: Symbol, n: Symbol) -> Symbol:
     def step(k: Symbol, both: Symbol, rows: Symbol) -> list[Symbol]:
-        return [_reflect(both, at(both, k, -1), rows, k + 1)]
+        return [_reflect(both, mat.at(both, k, -1), rows, k + 1)]
 
-    return repeat(n - 2, [both], step, [rows])[0]
+    return mat.repeat(n - 2, [both], step, [rows])[0]
 
 
 # QR steps
@@ -118,13 +103,13 @@ def _iterate(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Sy
         for offset, part in enumerate(start):
             x = e.where(e.both(rows == lo + offset, busy), part, x)
         length = _max_length(e.where(busy, hi - lo, e.const(hi, 0)))
-        (both,) = repeat(length, [both], _chase, [x, lo, rows, columns])
+        (both,) = mat.repeat(length, [both], _chase, [x, lo, rows, columns])
         return [ops.any(busy), both, hi, count]
 
     limit = e.emit("Max", n, e.const(n, 10)) * STEPS * e.emit("Min", n, e.const(n, 1))
-    zeros = e.cast(ops.real(filled(both, [*range(both.rank - 2), Dim(1), Dim(1)])), DType.int64)
+    zeros = e.cast(ops.real(mat.filled(both, [*range(both.rank - 2), Dim(1), Dim(1)])), DType.int64)
     states = [both, zeros - 2, zeros]
-    both, top, _ = repeat(limit, states, step, [rows, columns, before, after, last], stops=True)
+    both, top, _ = mat.repeat(limit, states, step, [rows, columns, before, after, last], stops=True)
     return both, top < 0
 
 
@@ -152,7 +137,7 @@ def band_of(both: Symbol, rows: Symbol, columns: Symbol, after: Symbol) -> _Band
     """
     zero = e.const(both, 0.0)
     d, s, u = (
-        reduced("ReduceSum", e.where(rows == columns + offset if offset else rows == columns, both, zero), -2)
+        mat.reduced("ReduceSum", e.where(rows == columns + offset if offset else rows == columns, both, zero), -2)
         for offset in (0, 1, -1)
     )
     return d, gather_columns(d, after), s, gather_columns(u, after)
@@ -169,8 +154,8 @@ def gather_columns(row: Symbol, order: Symbol) -> Symbol:
 
 def _is_significant(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, tiny: float) -> Symbol:
     """Return True for subdiagonal elements that are not negligible (Ahues and Tisseur, LAPACK working note 122)."""
-    sizes = [rough_size(x) for x in (s, u, d, below)]
-    difference = rough_size(d - below)
+    sizes = [mat.rough_size(x) for x in (s, u, d, below)]
+    difference = mat.rough_size(d - below)
     greater, lesser = ops.maximum(*sizes[:2]), ops.minimum(*sizes[:2])
     high, low = ops.maximum(sizes[3], difference), ops.minimum(sizes[3], difference)
     total = high + greater
@@ -194,7 +179,7 @@ def _max_length(lengths: Symbol) -> Symbol:
 
 
 def _max(places: Symbol) -> Symbol:
-    return reduced("ReduceMax", places, -1)
+    return mat.reduced("ReduceMax", places, -1)
 
 
 def _at_place(row: Symbol, place: Symbol, last: Symbol) -> Symbol:
@@ -217,9 +202,9 @@ def _first_of_single(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: S
     root = ops.sqrt(half * half + product)
     opposed = ops.real(half) * ops.real(root) + ops.imag(half) * ops.imag(root) < 0.0
     total = half + e.where(opposed, -root, root)
-    nothing = rough_size(total) == 0.0
+    nothing = mat.rough_size(total) == 0.0
     step = e.where(nothing, e.const(d, 0.0), product / e.where(nothing, e.const(d, 1.0), total))
-    odd = h22 + ops.cast(rough_size(h21) * 0.75, d.dtype)
+    odd = h22 + ops.cast(mat.rough_size(h21) * 0.75, d.dtype)
     shift = e.where(_is_usual(count), h22 - step, odd)
     return [_at_place(d, lo, last) - shift, _at_place(s, lo, last)]
 
@@ -266,9 +251,9 @@ def qr(a: Symbol, *, complete: bool) -> tuple[Symbol, Symbol]:
     reflections are those of LAPACK's geqrf, including signs of R: I - tau v v.T with v = 1 at the diagonal, each
     computed from a column scaled by its largest element.
     """
-    k = present(least(a.shape[-2], a.shape[-1]))
+    k = present(mat.least(a.shape[-2], a.shape[-1]))
     r, reflections, factors = _reflect_columns(a, k)
-    q = identities(a, -2, -2 if complete else k)
+    q = mat.identities(a, -2, -2 if complete else k)
     q = _apply(q, reflections, factors, k)
     return q, ops.triu(r if complete or k is a.shape[-2] else r[..., : int(k), :])
 
@@ -278,21 +263,21 @@ def _reflect_columns(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
 
     def step(k: Symbol, r: Symbol, vectors: Symbol, factors: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
         zero = e.const(r, 0.0)
-        column = e.where(rows < k, zero, at(r, k, -1))
-        greatest = reduced("ReduceMax", ops.abs(column), -2)
-        column = divided(column, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
-        head = at(column, k, -2)
+        column = e.where(rows < k, zero, mat.at(r, k, -1))
+        greatest = mat.reduced("ReduceMax", ops.abs(column), -2)
+        column = mat.divided(column, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
+        head = mat.at(column, k, -2)
         rest = e.where(rows > k, column, zero)
         vector, factor = reflection(head, rest, rows == k)
         inverse = ops.conj(factor) if r.dtype.is_complex else factor
-        r = r - inverse * vector * ops.matmul(adjoint(vector), r)
+        r = r - inverse * vector * ops.matmul(mat.adjoint(vector), r)
         here = columns == k
         return [r, e.where(here, vector, vectors), e.where(here, factor, factors)]
 
-    stack = stack_axes(a)
-    vectors, factors = filled(a, [*stack, -2, k]), filled(a, [*stack, Dim(1), k])
+    stack = mat.stack_axes(a)
+    vectors, factors = mat.filled(a, [*stack, -2, k]), mat.filled(a, [*stack, Dim(1), k])
     count = _count(a, k)
-    return repeat(count, [a, vectors, factors], step, [rows_of(a), columns_of(vectors)])  # type: ignore[return-value]
+    return mat.repeat(count, [a, vectors, factors], step, [mat.rows_of(a), mat.columns_of(vectors)])  # type: ignore[return-value]
 
 
 def reflection(head: Symbol, rest: Symbol, here: Symbol) -> tuple[Symbol, Symbol]:
@@ -303,7 +288,7 @@ def reflection(head: Symbol, rest: Symbol, here: Symbol) -> tuple[Symbol, Symbol
     For complex numbers, transposes are conjugated.
     """
     zero, one = e.const(rest, 0.0), e.const(rest, 1.0)
-    beneath = square_sum(rest, -2)
+    beneath = mat.square_sum(rest, -2)
     if rest.dtype.is_complex:
         return _complex_reflection(head, rest, here, beneath)
     norm = ops.sqrt(head * head + beneath)
@@ -320,7 +305,7 @@ def _complex_reflection(head: Symbol, rest: Symbol, here: Symbol, beneath: Symbo
     norm = ops.sqrt(real * real + imag * imag + beneath)
     image = e.where(real < 0.0, norm, -norm)
     idle = e.both(beneath == 0.0, imag == 0.0)
-    factor = divided(ops.complex(image - real, -imag), e.where(idle, e.const(image, 1.0), image))
+    factor = mat.divided(ops.complex(image - real, -imag), e.where(idle, e.const(image, 1.0), image))
     factor = e.where(idle, zero, factor)
     # Columns are scaled to about 1, so that squares neither overflow nor underflow in the division.
     difference = real - image
@@ -334,10 +319,10 @@ def _apply(q: Symbol, vectors: Symbol, factors: Symbol, k: Dim) -> Symbol:
 
     def step(i: Symbol, q: Symbol, vectors: Symbol, factors: Symbol, last: Symbol) -> list[Symbol]:
         k = last - i
-        vector = at(vectors, k, -1)
-        return [q - at(factors, k, -1) * vector * ops.matmul(adjoint(vector), q)]
+        vector = mat.at(vectors, k, -1)
+        return [q - mat.at(factors, k, -1) * vector * ops.matmul(mat.adjoint(vector), q)]
 
-    return repeat(_count(q, k), [q], step, [vectors, factors, last])[0]
+    return mat.repeat(_count(q, k), [q], step, [vectors, factors, last])[0]
 
 
 def _count(x: Symbol, k: Dim) -> Symbol:
