@@ -90,17 +90,13 @@ def scaled_dot_product_attention(
     if nonpad_kv_seqlen is not None:
         lengths = _lengths(name, graph.build.operand(nonpad_kv_seqlen, name, "nonpad_kv_seqlen"), sq)
     if mask is not None:
-        mask = _expand_mask(name, mask, roles, _heads(sq, q_num_heads))
+        mask = _expand_mask(name, mask, roles, sq.shape[1] if sq.rank == 4 else Dim(q_num_heads or 0))
     inputs: tuple[Symbol | None, ...] = (sq, sk, sv)
     if lengths is not None:
         inputs = (*inputs, mask, None, None, lengths)
     elif mask is not None:
         inputs = (*inputs, mask)
     return graph.build.emit("Attention", inputs, tensor_type(dtype, shape), attributes, domain_for(dtype, factor, cap))
-
-
-def _heads(x: Symbol, heads: int | None) -> Dim:
-    return x.shape[1] if x.rank == 4 else Dim(heads or 0)
 
 
 def _result_shape(name: str, roles: dict[str, Symbol], q_heads: int | None, kv_heads: int | None) -> Shape:

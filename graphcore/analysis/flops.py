@@ -109,7 +109,7 @@ class _Counter:
         for position, node in enumerate(graph.nodes):
             counted = self.node(node)
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            value = None if isinstance(counted, str) else _dim(counted)
+            value = None if isinstance(counted, str) else (counted if isinstance(counted, Dim) else Dim(counted))
             reason = counted if isinstance(counted, str) else ""
             result = node.outputs[0].name if node.outputs else ""
             entries.append(NodeFlops(node, result, name, graph_layers.path_of(position), value, reason))
@@ -216,10 +216,6 @@ def _always_continues(node: Node) -> bool:
 def _is_true(symbol: Symbol) -> bool:
     array = constant_array(symbol, weights=True, outer=True)
     return array is not None and array.size == 1 and bool(array.reshape(-1)[0])
-
-
-def _dim(size: Size) -> Dim:
-    return size if isinstance(size, Dim) else Dim(size)
 
 
 __all__ = ["Flops", "NodeFlops", "flops"]

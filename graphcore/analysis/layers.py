@@ -205,7 +205,8 @@ def _group(paths: Sequence[Path]) -> Layers:
                 if depth > 1:
                     children[path[: depth - 1]].add(prefix)
     is_kept = {
-        path: 1 < count < len(paths) and not _is_only_wrapper(path, counts, children) for path, count in counts.items()
+        path: 1 < count < len(paths) and not any(counts[child] == counts[path] for child in children[path])
+        for path, count in counts.items()
     }
     numbers: dict[Path, int] = {}
     groups: list[Layer] = []
@@ -233,11 +234,6 @@ def _group(paths: Sequence[Path]) -> Layers:
             place = nearest[path] = number(prefix) if prefix else -1
         innermost.append(place)
     return Layers(tuple(groups), tuple(innermost))
-
-
-def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, set[Path]]) -> bool:
-    """Return True if a layer consists of one other layer."""
-    return any(counts[child] == counts[path] for child in children[path])
 
 
 def totals(layers: Layers, values: Iterable[float]) -> list[float]:

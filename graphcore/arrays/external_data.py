@@ -273,7 +273,7 @@ class _LinkWalk:
                 elif name not in ("", "."):
                     target = self._target(name)
                     if target is not None:
-                        link = self._link_text(name, target)
+                        link = f"the link {'/'.join([*self._names, name])[:256]!r} leads to {target[:256]!r}"
                         remaining += reversed(self._parts(target, link))
                     else:
                         self._handles.append(os.open(name, FLAGS | NO_FOLLOW, dir_fd=self._handles[-1]))
@@ -308,9 +308,6 @@ class _LinkWalk:
                     self._up(link)
                 return target[len(root) :].split(os.sep)
         raise OutsideError(f"{link}, out of {self._root!r}")
-
-    def _link_text(self, name: str, target: str) -> str:
-        return f"the link {'/'.join([*self._names, name])[:256]!r} leads to {target[:256]!r}"
 
 
 def _open_by_path(root: str, path: str) -> int:

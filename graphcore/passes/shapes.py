@@ -15,7 +15,6 @@ from graphcore.ir.transform.shape_values import VALUES
 from graphcore.operators import Trait, having
 from graphcore.operators.shapes.call import Value
 from graphcore.passes.sweep import Rule, Sweep
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
 
@@ -61,16 +60,12 @@ def _shape_of_input(sweep: Sweep, node: Node, value: tuple[object, ...]) -> Symb
             continue
         dims = [*symbol.shape]
         for start in range(len(dims) - count + 1):
-            if all(_is_size(d, v) for d, v in zip(dims[start : start + count], value, strict=True)):
+            if all(not d.is_dynamic and d == v for d, v in zip(dims[start : start + count], value, strict=True)):
                 attributes = {"start": start, "end": start + count}
                 if count == len(dims):
                     attributes = {}
                 return sweep.add(node, "Shape", (symbol,), node.outputs[0].type, attributes)
     return None
-
-
-def _is_size(dim: Dim, size: object) -> bool:
-    return not dim.is_dynamic and dim == size
 
 
 def simplify_view(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:

@@ -52,8 +52,8 @@ def _steps_and_minima(x: Array, q_max: int) -> tuple[Array, Array]:
     d, dmin = (_round_to_half(s.max(-1, keepdims=True) / np.float32(63), x) for s in (steps, minima))
     pairs = [
         (d * s, dmin * m, s, m)
-        for s in _neighbours(_ratio(steps, d), 0, 63)
-        for m in _neighbours(_ratio(minima, dmin), 0, 63)
+        for s in _neighbours(_divide(steps, d), 0, 63)
+        for m in _neighbours(_divide(minima, dmin), 0, 63)
     ]
     step, minimum, s, m = _best_pairs(groups, pairs, 0, q_max)
     q = numbers(groups, step, minimum, 0, q_max).astype(np.uint8)
@@ -71,7 +71,7 @@ def _q6_k(x: Array) -> Array:
     d = _round_to_half(far / np.float32(-128), x)
     none = np.zeros_like(steps)
     step, _, s, _ = _best_pairs(
-        groups, [(d * s, none, s, s) for s in _neighbours(_ratio(steps, d), -128, 127)], -32, 31
+        groups, [(d * s, none, s, s) for s in _neighbours(_divide(steps, d), -128, 127)], -32, 31
     )
     q = (numbers(groups, step, none, -32, 31) + 32).astype(np.uint8).reshape(len(x), -1)
     scales = s.astype(np.int8).view(np.uint8)
@@ -106,10 +106,6 @@ def _neighbours(ratio: Array, low: int, high: int) -> list[Array]:
     """Return the integer nearest to a ratio, and its neighbours."""
     whole = np.rint(ratio)
     return [np.clip(whole + by, low, high) for by in (0, -1, 1)]
-
-
-def _ratio(x: Array, d: Array) -> Array:
-    return np.divide(x, d, out=np.zeros_like(x), where=d != 0)
 
 
 def _round_to_half(d: Array, x: Array) -> Array:
