@@ -431,11 +431,6 @@ def times_sigmoid(x: Symbol, inner: Symbol, rest: Symbol | None = None) -> Symbo
     return e.mul(e.mul(x, share), e.where_number(below, tail, 1.0))
 
 
-@expansion("QuickGelu")
-def _quick_gelu(x: Symbol) -> Symbol:
-    return swish(x, 1.702)
-
-
 @expansion("Gelu")
 def _gelu(x: Symbol, approximate: str = "none") -> Symbol:
     if approximate == "tanh":
@@ -452,11 +447,6 @@ def _gelu(x: Symbol, approximate: str = "none") -> Symbol:
 def _softplus(x: Symbol) -> Symbol:
     tail: Symbol = EXPANSIONS["Log1p"](e.emit("Exp", e.emit("Neg", e.emit("Abs", x))))
     return e.emit("Add", e.emit("Max", x, e.const(x, 0.0)), tail)
-
-
-@expansion("Softsign")
-def _softsign(x: Symbol) -> Symbol:
-    return e.emit("Div", x, e.emit("Add", e.emit("Abs", x), e.const(x, 1.0)))
 
 
 @expansion("HardSigmoid")
@@ -477,11 +467,6 @@ def _hardswish(x: Symbol) -> Symbol:
     return e.emit("Mul", x, _to_one(share))
 
 
-@expansion("Mish")
-def _mish(x: Symbol) -> Symbol:
-    return e.emit("Mul", x, e.emit("Tanh", _softplus(x)))
-
-
 @expansion("Elu")
 def _elu(x: Symbol, alpha: float = 1.0) -> Symbol:
     return _below_zero(x, _expm1_times(x, alpha))
@@ -499,16 +484,11 @@ def _celu(x: Symbol, alpha: float = 1.0) -> Symbol:
     return e.emit("Add", e.emit("Max", x, zero), e.emit("Min", _expm1_times(inner, alpha), zero))
 
 
-@expansion("LeakyRelu")
-def _leaky_relu(x: Symbol, alpha: float = 0.01) -> Symbol:
-    return _below_zero(x, e.emit("Mul", x, e.const(x, alpha)))
-
-
-@expansion("ThresholdedRelu")
-def _thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
-    return e.where(e.greater(x, e.const(x, alpha)), x, e.const(x, 0.0))
-
-
-@expansion("PRelu")
-def _prelu(x: Symbol, slope: Symbol) -> Symbol:
-    return e.where(e.less(x, e.const(x, 0.0)), e.emit("Mul", x, slope), x)
+EXPANSIONS.update(
+    QuickGelu=lambda x: swish(x, 1.702),
+    Softsign=lambda x: e.emit("Div", x, e.emit("Add", e.emit("Abs", x), e.const(x, 1.0))),
+    Mish=lambda x: e.emit("Mul", x, e.emit("Tanh", _softplus(x))),
+    LeakyRelu=lambda x, alpha=0.01: _below_zero(x, e.emit("Mul", x, e.const(x, alpha))),
+    ThresholdedRelu=lambda x, alpha=1.0: e.where(e.greater(x, e.const(x, alpha)), x, e.const(x, 0.0)),
+    PRelu=lambda x, slope: e.where(e.less(x, e.const(x, 0.0)), e.emit("Mul", x, slope), x),
+)

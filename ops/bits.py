@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import operand
 from graphcore.errors import DTypeError
@@ -20,16 +20,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
 
 _UNSIGNED = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
-
-
-@expansion("ShiftLeft")
-def _shift_left(x: Symbol, count: Symbol) -> Symbol:
-    return _shift(x, count, "LEFT")
-
-
-@expansion("ShiftRight")
-def _shift_right(x: Symbol, count: Symbol) -> Symbol:
-    return _shift(x, count, "RIGHT")
 
 
 def _shift(x: Symbol, count: Symbol, direction: str) -> Symbol:
@@ -83,6 +73,10 @@ def _powers(x: Symbol, counts: np.ndarray[Any, Any]) -> Symbol:
     ones = np.ones((), x.dtype.numpy)
     return x.graph.build.constant(np.asarray(np.left_shift(ones, counts.astype(x.dtype.numpy))), x.dtype)
 
+
+EXPANSIONS.update(
+    ShiftLeft=lambda x, count: _shift(x, count, "LEFT"), ShiftRight=lambda x, count: _shift(x, count, "RIGHT")
+)
 
 left_shift = binary(
     "left_shift",

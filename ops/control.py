@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.build.declare import op
 from graphcore.build.operands import as_index, cast_operand, graph_of, kinds_of, report_lossy, resolve
-from graphcore.build.primitives import emit, greater
+from graphcore.build.primitives import emit, greater, move_axis
 from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.build.shapes import axis_of, check_integers, check_scalar, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
@@ -325,10 +325,10 @@ class _ScanBuilder:
             attributes["scan_output_directions"] = [1] * len(ys)
         stacked = [stacked_type(y.type, self.length, axis) for y, axis in zip(ys, out_axes, strict=True)]
         first, xs = ([graph.build.own(s, "scan", "an operand") for s in operands] for operands in (start, self.xs))
-        operands = [*first, *map(_move_axis, xs, self.axes, axes)]
+        operands = [*first, *map(move_axis, xs, self.axes, axes)]
         last = [with_ambiguity(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
         result = graph.build.emit_many("Scan", tuple(operands), [*last, *stacked], attributes)
-        return (*result[: len(start)], *map(_move_axis, result[len(start) :], out_axes, ends)), like
+        return (*result[: len(start)], *map(move_axis, result[len(start) :], out_axes, ends)), like
 
     def emit_if(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
         """Emit the Scan in one branch of an If; the other returns the results of an empty axis, on which Scan fails."""
@@ -348,15 +348,6 @@ class _ScanBuilder:
 
 def _may_be_empty(x: Symbol) -> bool:
     return not all(dim.is_static and int(dim) for dim in x.shape)
-
-
-def _move_axis(x: Symbol, axis: int, to: int) -> Symbol:
-    """Move an axis to another position."""
-    if axis == to:
-        return x
-    order = [i for i in range(rank_of(x)) if i != axis]
-    order.insert(to, axis)
-    return emit("Transpose", x, shape=_shape([x.shape[i] for i in order]), perm=order)
 
 
 def _check_shapes_stay(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:

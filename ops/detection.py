@@ -342,19 +342,19 @@ def _roi_align(
 
     # Broadcast [regions, bins, samples] of each axis to [regions, y bins, x bins, y samples, x samples].
     def down(symbol: Symbol) -> Symbol:
-        return _unsqueezed(symbol, 2, 4)
+        return e.unsqueeze(symbol, 2, 4)
 
     def across(symbol: Symbol) -> Symbol:
-        return _unsqueezed(symbol, 1, 3)
+        return e.unsqueeze(symbol, 1, 3)
 
     flat = _pixels(x, sizes)
-    first = e.emit("Mul", _unsqueezed(batch_indices, 1, 2, 3, 4), height)
+    first = e.emit("Mul", e.unsqueeze(batch_indices, 1, 2, 3, 4), height)
 
     def weighted(row: Symbol, column: Symbol, row_weight: Symbol, column_weight: Symbol) -> Symbol:
         line = e.emit("Mul", e.emit("Add", first, down(row)), width)
         place = e.emit("Add", line, across(column))
         value = e.emit("Gather", flat, place, dtype=x.dtype, shape=_shape([*place.shape, channels]), axis=0)
-        return e.emit("Mul", value, _unsqueezed(e.emit("Mul", down(row_weight), across(column_weight)), 5))
+        return e.emit("Mul", value, e.unsqueeze(e.emit("Mul", down(row_weight), across(column_weight)), 5))
 
     one, zero = e.const(x, 1), e.const(x, 0)
     y_rest, x_rest = e.emit("Sub", one, ys.fraction), e.emit("Sub", one, xs.fraction)
@@ -364,15 +364,15 @@ def _roi_align(
         weighted(ys.high, xs.low, ys.fraction, x_rest),
         weighted(ys.high, xs.high, ys.fraction, xs.fraction),
     ]
-    inside = _unsqueezed(e.both(down(ys.inside), across(xs.inside)), 5)
+    inside = e.unsqueeze(e.both(down(ys.inside), across(xs.inside)), 5)
     taken = None
     if ys.taken is not None and xs.taken is not None:
-        taken = _unsqueezed(e.both(down(ys.taken), across(xs.taken)), 5)
+        taken = e.unsqueeze(e.both(down(ys.taken), across(xs.taken)), 5)
     shape = _shape([regions, Dim(output_height), Dim(output_width), channels])
     samples = e.ints(x, [3, 4])
     count = e.emit("Mul", ys.count, xs.count)
     if count.rank:
-        count = _unsqueezed(count, 3)
+        count = e.unsqueeze(count, 3)
     if mode == "avg":
         points = e.where(inside, e.emit("Add", *_halved("Add", corners)), zero)
         if taken is not None:
@@ -386,13 +386,13 @@ def _roi_align(
         pooled = e.emit("ReduceMax", points, samples, shape=shape, keepdims=0)
         if taken is not None:
             pooled = e.where(e.greater(count, zero), pooled, zero)
-    return e.emit("Transpose", pooled, shape=_shape([regions, channels, *shape[1:3]]), perm=[0, 3, 1, 2])
+    return e.transpose(pooled, [0, 3, 1, 2])
 
 
 def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, aligned: bool) -> _Samples:
     """Sample one axis. column: of its start in rois; its end is two columns further. size: of the axis, int64."""
     one, zero = e.const(rois, 1), e.const(rois, 0)
-    start, end = (_unsqueezed(_column(rois, c), 1, 2) for c in (column, column + 2))
+    start, end = (e.unsqueeze(_column(rois, c), 1, 2) for c in (column, column + 2))
     extent = e.emit("Sub", end, start)
     if not aligned:
         extent = e.emit("Max", extent, one)
@@ -403,7 +403,7 @@ def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, ali
         steps = _arange(rois, ratio, (1, 1, ratio))
     else:
         count = e.emit("Max", e.emit("Ceil", bin_size), zero)
-        steps = _unsqueezed(_range_of(count), 0, 1)
+        steps = e.unsqueeze(_range_of(count), 0, 1)
         taken = e.less(steps, count)
     offset = e.emit("Mul", e.emit("Add", steps, e.const(rois, 0.5)), bin_size)
     offset = e.emit("Div", offset, e.emit("Max", count, one))
@@ -428,7 +428,7 @@ def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, ali
 def _range_of(counts: Symbol) -> Symbol:
     """Return 0, 1, ... up to the maximum of `counts`, and at least one number, so that a reduction has an element."""
     flat = e.emit("Reshape", counts, e.ints(counts, [-1]), shape=_shape([_UNKNOWN]))
-    more = e.emit("Concat", flat, _unsqueezed(e.const(counts, 1), 0), shape=_shape([_UNKNOWN]), axis=0)
+    more = e.emit("Concat", flat, e.unsqueeze(e.const(counts, 1), 0), shape=_shape([_UNKNOWN]), axis=0)
     maximum = e.emit("ReduceMax", more, shape=Shape(), keepdims=0)
     return e.emit("Range", e.const(counts, 0), maximum, e.const(counts, 1), shape=_shape([_UNKNOWN]))
 
@@ -436,9 +436,9 @@ def _range_of(counts: Symbol) -> Symbol:
 def _pixels(x: Symbol, sizes: Symbol) -> Symbol:
     """Return the images as rows of channels, one per pixel: [batch * height * width, channels]."""
     batch, channels, height, width = x.shape
-    rows = e.emit("Transpose", x, shape=_shape([batch, height, width, channels]), perm=[0, 2, 3, 1])
+    rows = e.transpose(x, [0, 2, 3, 1])
     count = e.emit("Mul", e.emit("Mul", _element(sizes, 0), _element(sizes, 2)), _element(sizes, 3))
-    parts = [_unsqueezed(count, 0), _unsqueezed(_element(sizes, 1), 0)]
+    parts = [e.unsqueeze(count, 0), e.unsqueeze(_element(sizes, 1), 0)]
     target = e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)
     return e.emit("Reshape", rows, target, shape=_shape([batch * height * width, channels]), allowzero=1)
 
@@ -458,11 +458,3 @@ def _column(matrix: Symbol, position: int) -> Symbol:
 
 def _arange(like: Symbol, count: int, shape: tuple[int, ...]) -> Symbol:
     return like.graph.build.constant(np.arange(count, dtype=like.dtype.numpy).reshape(shape), like.dtype)
-
-
-def _unsqueezed(symbol: Symbol, *axes: int) -> Symbol:
-    """Insert axes of size 1 at these positions of the result."""
-    dims = list(symbol.shape)
-    for axis in axes:
-        dims.insert(axis, Dim(1))
-    return e.emit("Unsqueeze", symbol, e.ints(symbol, axes), shape=_shape(dims))

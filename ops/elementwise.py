@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import promote_one
 from graphcore.ir.symbol import Symbol, TensorLike, present
@@ -80,11 +80,6 @@ def _remainder(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
 def _bool_mod(x: Symbol, y: Symbol) -> Symbol:
     both = e.emit("And", x, y)
     return e.emit("Xor", both, both)
-
-
-@expansion("BoolPow")
-def _bool_pow(x: Symbol, y: Symbol) -> Symbol:
-    return e.either(x, e.opposite(y))
 
 
 @expansion("IntegerPow")
@@ -283,25 +278,13 @@ setattr(Symbol, "__round__", _round_method)  # noqa: B010 - an assignment would 
 # Comparisons
 
 
-@expansion("BoolLess")
-def _bool_less(x: Symbol, y: Symbol) -> Symbol:
-    return e.both(e.opposite(x), y)
-
-
-@expansion("BoolLessEqual")
-def _bool_less_equal(x: Symbol, y: Symbol) -> Symbol:
-    return e.either(e.opposite(x), y)
-
-
-@expansion("BoolGreater")
-def _bool_greater(x: Symbol, y: Symbol) -> Symbol:
-    return e.both(x, e.opposite(y))
-
-
-@expansion("BoolGreaterEqual")
-def _bool_greater_equal(x: Symbol, y: Symbol) -> Symbol:
-    return e.either(x, e.opposite(y))
-
+EXPANSIONS.update(
+    BoolPow=lambda x, y: e.either(x, e.opposite(y)),
+    BoolLess=lambda x, y: e.both(e.opposite(x), y),
+    BoolLessEqual=lambda x, y: e.either(e.opposite(x), y),
+    BoolGreater=lambda x, y: e.both(x, e.opposite(y)),
+    BoolGreaterEqual=lambda x, y: e.either(x, e.opposite(y)),
+)
 
 equal = binary("equal", "Equal", "compare", "True where both are equal. ONNX Equal.", dunder="eq")
 not_equal = binary(

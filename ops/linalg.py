@@ -133,7 +133,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
 
 
 def _linear_of_integers(x: Symbol, weight: Symbol, bias: Sequence[Symbol], type_: Any) -> Symbol:
-    transposed = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    transposed = e.transpose(weight, [1, 0])
     result = x.graph.build.emit("MatMul", (x, transposed), type_)
     for symbol in bias:
         result = x.graph.build.emit("Or" if type_.dtype is DType.bool else "Add", (result, symbol), type_)
@@ -224,19 +224,12 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     promoted, dtype = promote("vecdot", "arithmetic", roles)
     if promoted[0].dtype.is_complex:
         promoted[0] = promoted[0].conj()
-    left, right = (_move_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
+    left, right = (e.move_axis(s, axis_of("vecdot", axis, s.rank, roles), s.rank - 1) for s in promoted)
     row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
     column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
     shape = _product_shape({"lhs": row, "rhs": column})
     product = row.graph.build.emit("MatMul", (row, column), tensor_type(dtype, shape))
     return e.emit("Squeeze", product, e.ints(left, [-2, -1]), shape=product.shape[:-2])
-
-
-def _move_last(x: Symbol, axis: int) -> Symbol:
-    order = [a for a in range(x.rank) if a != axis] + [axis]
-    if axis == x.rank - 1:
-        return x
-    return e.emit("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
 
 
 @op(onnx="Einsum", rule="arithmetic")

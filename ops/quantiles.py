@@ -103,8 +103,7 @@ def _quantile(
     rest = [i for i in range(symbol.rank) if i not in axes]
     # x: [*remaining axes, elements]; the fractions: a vector.
     order = [*rest, *axes]
-    if order != list(range(symbol.rank)):
-        symbol = e.emit("Transpose", symbol, shape=_shape([symbol.shape[i] for i in order]), perm=order)
+    symbol = e.transpose(symbol, order)
     if len(axes) != 1:
         stay = [Axis(symbol, i) for i in range(len(rest))]
         count = [Axis(symbol, i) for i in range(len(rest), len(order))]
@@ -246,10 +245,7 @@ def _elements_at(ordered: Symbol, places: Symbol) -> Symbol:
     rank = ordered.rank
     shape = _shape([*ordered.shape[:-1], places.shape[0]])
     elements = e.emit("Gather", ordered, index, shape=shape, axis=rank - 1)
-    if rank == 1:
-        return elements
-    order = [rank - 1, *range(rank - 1)]
-    return e.emit("Transpose", elements, shape=_shape([shape[i] for i in order]), perm=order)
+    return e.move_axis(elements, rank - 1, 0)
 
 
 def _interpolate(low: Symbol, high: Symbol, part: Symbol, method: str) -> Symbol:

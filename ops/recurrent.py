@@ -185,7 +185,7 @@ def _layer(
     x = roles["x"]
     graph = x.graph
     if batch_first:
-        x = _transpose(x, [1, 0, 2])
+        x = e.transpose(x, [1, 0, 2])
     steps, batch, _ = x.shape
     first = {role: s if both else _unsqueezed(s) for role, s in roles.items() if role != "x"}
     for role in ("weight", "recurrent_weight", "bias", "recurrent_bias"):
@@ -220,7 +220,7 @@ def _layer(
             for s, h in zip(states, initial_states, strict=False)
         ]
     if not both:
-        states = [_squeezed(s, 0) for s in states]
+        states = [e.squeeze(s, 0) for s in states]
     return _outputs(y, batch_first=batch_first, both=both), *states
 
 
@@ -273,8 +273,7 @@ def _without_steps(op_type: str, x: Symbol, lengths: Symbol | None) -> Symbol | 
     """
     graph = x.graph
     if lengths is not None:
-        shape = _shape([lengths.shape[0], Dim(1)])
-        column = e.emit("Unsqueeze", lengths, graph.build.vector([1]), dtype=lengths.dtype, shape=shape)
+        column = e.unsqueeze(lengths, 1)
         return e.equal(column, e.const(column, 0))
     if op_type != "LSTM" or (x.shape[0].is_static and x.shape[0] != 0):
         return None
@@ -309,28 +308,19 @@ def _biases(operands: dict[str, Symbol], rows: int, *, both: bool) -> Symbol | N
 def _outputs(y: Symbol, *, batch_first: bool, both: bool) -> Symbol:
     """Merge the axis of directions of [steps, directions, batch, hidden] into the features."""
     if not both:
-        y = _squeezed(y, 1)
-        return _transpose(y, [1, 0, 2]) if batch_first else y
-    y = _transpose(y, [2, 0, 1, 3] if batch_first else [0, 2, 1, 3])
+        y = e.squeeze(y, 1)
+        return e.transpose(y, [1, 0, 2]) if batch_first else y
+    y = e.transpose(y, [2, 0, 1, 3] if batch_first else [0, 2, 1, 3])
     wide = y.shape[3] * 2
     vector = shape_vector(y.graph, [*(d if d.is_static else Axis(y, i) for i, d in enumerate(y.shape[:2])), wide])
     return e.emit("Reshape", y, vector, dtype=y.dtype, shape=_shape([*y.shape[:2], wide]), allowzero=1)
-
-
-def _transpose(x: Symbol, order: list[int]) -> Symbol:
-    return e.emit("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
 
 
 def _unsqueezed(x: Symbol) -> Symbol:
     producer = x.producer
     if type(producer) is Constant and not producer.is_weight:
         return x.graph.build.constant(producer.array[None], x.dtype)
-    return e.emit("Unsqueeze", x, x.graph.build.vector([0]), dtype=x.dtype, shape=_shape([Dim(1), *x.shape]))
-
-
-def _squeezed(x: Symbol, axis: int) -> Symbol:
-    shape = _shape([d for i, d in enumerate(x.shape) if i != axis])
-    return e.emit("Squeeze", x, x.graph.build.vector([axis]), dtype=x.dtype, shape=shape)
+    return e.unsqueeze(x, 0)
 
 
 # The expansion of layers of float64 with a number of steps that is known only at run time: a Scan

@@ -314,7 +314,23 @@ def _argument(name: str, noun: str, op_type: str) -> Callable[..., Symbol]:
 
     @op(onnx=op_type, rule="number", method=True, name=name, doc=doc)
     def argument(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-        return _position(name, op_type, x, axis, keepdims)
+        symbol, _ = promote_one(name, "number", x)
+        roles: Mapping[str, Any] = {"x": symbol}
+        rank = symbol.rank
+        chosen = None if axis is None else axis_of(name, axis, rank, roles)
+        check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
+        graph = symbol.graph
+        if symbol.dtype is DType.bool:
+            symbol = graph.build.cast(symbol, DType.uint8)
+        if chosen is None:
+            symbol = reshaped(name, symbol, [None], roles)
+        keep = keepdims and chosen is not None
+        shape = reduced_shape(symbol.shape, [chosen or 0], keep)
+        attributes = {"axis": chosen or 0, "keepdims": int(keep)}
+        position = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
+        if keepdims and chosen is None:
+            return reshaped(name, position, [Dim(1)] * rank, roles)
+        return position
 
     return argument
 
@@ -336,26 +352,6 @@ def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
     ONNX ArgMax.
     """
     return argmax(x, axis=axis)
-
-
-def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims: bool) -> Symbol:
-    symbol, _ = promote_one(name, "number", x)
-    roles: Mapping[str, Any] = {"x": symbol}
-    rank = symbol.rank
-    chosen = None if axis is None else axis_of(name, axis, rank, roles)
-    check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
-    graph = symbol.graph
-    if symbol.dtype is DType.bool:
-        symbol = graph.build.cast(symbol, DType.uint8)
-    if chosen is None:
-        symbol = reshaped(name, symbol, [None], roles)
-    keep = keepdims and chosen is not None
-    shape = reduced_shape(symbol.shape, [chosen or 0], keep)
-    attributes = {"axis": chosen or 0, "keepdims": int(keep)}
-    position = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
-    if keepdims and chosen is None:
-        return reshaped(name, position, [Dim(1)] * rank, roles)
-    return position
 
 
 # Quantifiers

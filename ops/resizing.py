@@ -209,7 +209,7 @@ def _resize_merged(name: str, symbol: Symbol, target: Shape, changed: list[int],
     graph = symbol.graph
     unchanged = [axis for axis in range(symbol.rank) if axis not in changed]
     order = [*unchanged, *changed]
-    inputs = _transpose(symbol, order)
+    inputs = e.transpose(symbol, order)
     images = inputs.shape[: len(unchanged)].size
     sizes: list[Size] = [Axis(inputs, axis) for axis in range(len(unchanged), symbol.rank)]
     dims = [symbol.shape[axis] for axis in changed]
@@ -231,7 +231,7 @@ def _resize_merged(name: str, symbol: Symbol, target: Shape, changed: list[int],
     )
     back = shape_vector(graph, _sizes(symbol, target, order, changed), [symbol], op=name)
     resized = e.emit("Reshape", resized, back, shape=_shape([target[axis] for axis in order]), allowzero=1)
-    return _transpose(resized, [order.index(axis) for axis in range(symbol.rank)])
+    return e.transpose(resized, [order.index(axis) for axis in range(symbol.rank)])
 
 
 def _sizes(symbol: Symbol, target: Shape, order: Sequence[int], changed: list[int]) -> list[Size]:
@@ -242,9 +242,3 @@ def _sizes(symbol: Symbol, target: Shape, order: Sequence[int], changed: list[in
 
 def _emit(inputs: Symbol, sizes: Symbol, shape: Shape, attributes: dict[str, Any]) -> Symbol:
     return inputs.graph.build.emit("Resize", (inputs, None, None, sizes), tensor_type(inputs.dtype, shape), attributes)
-
-
-def _transpose(symbol: Symbol, order: list[int]) -> Symbol:
-    if order == list(range(symbol.rank)):
-        return symbol
-    return e.emit("Transpose", symbol, shape=_shape([symbol.shape[axis] for axis in order]), perm=order)

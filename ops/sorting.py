@@ -82,7 +82,31 @@ def _k_extremes(name: str, first: str, *, largest: bool) -> Callable[..., tuple[
 
     @op(onnx="TopK", rule="number", name=name, doc=doc)
     def select(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-        return _select(name, x, k, axis, largest=largest)
+        symbol, _ = promote_one(name, "number", x)
+        roles: dict[str, Any] = {"x": symbol}
+        position = axis_of(name, axis, symbol.rank, roles)
+        if isinstance(k, Symbol):
+            check_integers(name, "k", k, {**roles, "k": k})
+            check_scalar(name, "k", k, {**roles, "k": k})
+            return _emit_top_k(symbol, as_size(k), Dim.dynamic(), position, largest=largest)
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer, str, Dim)):
+            raise DTypeError(
+                f"{name}: k={k!r} is not a count", operands=roles, help="give an int, a dim or an integer Symbol"
+            )
+        if isinstance(k, (int, np.integer)) and k < 0:
+            raise ShapeError(
+                f"{name}: k must be >= 0, got {k}", operands=roles, help="k is the number of elements to take"
+            )
+        count, length = _dim(k), symbol.shape[position]
+        over = (count - length).lower_bound
+        if over is not None and over > 0:
+            raise ShapeError(
+                f"{name}: k is {count}, but axis {position} has only {length} elements",
+                operands=roles,
+                help=f"take at most {length}, or choose another axis",
+            )
+        vector = shape_vector(symbol.graph, [count], (symbol,), op=name)
+        return _emit_top_k(symbol, vector, count, position, largest=largest)
 
     return select
 
@@ -97,32 +121,6 @@ def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symb
     count = symbol.shape[position]
     vector = shape_vector(symbol.graph, [count if count.is_static else Axis(symbol, position)])
     return _emit_top_k(symbol, vector, count, position, largest=descending)
-
-
-def _select(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
-    symbol, _ = promote_one(name, "number", x)
-    roles: dict[str, Any] = {"x": symbol}
-    position = axis_of(name, axis, symbol.rank, roles)
-    if isinstance(k, Symbol):
-        check_integers(name, "k", k, {**roles, "k": k})
-        check_scalar(name, "k", k, {**roles, "k": k})
-        return _emit_top_k(symbol, as_size(k), Dim.dynamic(), position, largest=largest)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer, str, Dim)):
-        raise DTypeError(
-            f"{name}: k={k!r} is not a count", operands=roles, help="give an int, a dim or an integer Symbol"
-        )
-    if isinstance(k, (int, np.integer)) and k < 0:
-        raise ShapeError(f"{name}: k must be >= 0, got {k}", operands=roles, help="k is the number of elements to take")
-    count, length = _dim(k), symbol.shape[position]
-    over = (count - length).lower_bound
-    if over is not None and over > 0:
-        raise ShapeError(
-            f"{name}: k is {count}, but axis {position} has only {length} elements",
-            operands=roles,
-            help=f"take at most {length}, or choose another axis",
-        )
-    vector = shape_vector(symbol.graph, [count], (symbol,), op=name)
-    return _emit_top_k(symbol, vector, count, position, largest=largest)
 
 
 def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
@@ -180,7 +178,7 @@ def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = Non
     else:
         position = axis_of("unique", axis, symbol.rank, {"x": symbol})
         # Slices of value numbers are ordered as slices of values are, and have a kernel for every dtype.
-        transposed = _axis_first(symbol, position)
+        transposed = e.move_axis(symbol, position, 0)
         rows = _value_numbers(transposed)
         _, indices, inverse, counts = _emit_unique(rows, count, 0)
         shape = _shape([count if i == position else d for i, d in enumerate(symbol.shape)])
@@ -196,11 +194,6 @@ def _unique_values(flat: Symbol, count: Dim) -> tuple[Symbol, Symbol, Symbol, Sy
     starts = runs.starts(count)
     values, indices = (e.emit("Gather", s, starts, shape=_shape([count]), axis=0) for s in (runs.values, runs.order))
     return values, indices, runs.placed(runs.numbers), runs.lengths(starts)
-
-
-def _axis_first(x: Symbol, axis: int) -> Symbol:
-    order = [axis, *(i for i in range(x.rank) if i != axis)]
-    return x if not axis else e.emit("Transpose", x, shape=_shape([x.shape[i] for i in order]), perm=order)
 
 
 def _value_numbers(x: Symbol) -> Symbol:
@@ -246,7 +239,11 @@ def _cumulative(name: str, noun: str, bools: str, verb: str, neutral: int, op_ty
 
     @op(onnx=op_type, rule="sum", name=name, doc=doc)
     def cumulative(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-        return _running(name, op_type, x, axis, exclusive, reverse)
+        symbol, dtype = promote_one(name, "sum", x)
+        position = axis_of(name, axis, symbol.rank, {"x": symbol})
+        attributes = {"exclusive": int(exclusive), "reverse": int(reverse)}
+        inputs = (symbol, symbol.graph.build.scalar(position, DType.int64))
+        return symbol.graph.build.emit(op_type, inputs, tensor_type(dtype, symbol.shape), attributes)
 
     return cumulative
 
@@ -276,41 +273,28 @@ def _cumulative_extreme(name: str, noun: str, op_type: str) -> Callable[..., Sym
 
     @op(onnx=f"Scan, {op_type}", rule="number", name=name, doc=doc)
     def cumulative(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-        return _running_extreme(name, op_type, x, axis, reverse)
+        symbol, dtype = promote_one(name, "number", x)
+        position = axis_of(name, axis, symbol.rank, {"x": symbol})
+        if symbol.shape[position] == 0:
+            return symbol
+        operator = {"Max": "Or", "Min": "And"}[op_type] if dtype is DType.bool else op_type
+
+        def step(best: Symbol, element: Symbol) -> tuple[Symbol, Symbol]:
+            result = e.emit(operator, best, element, shape=best.shape)
+            return result, result
+
+        # A slice, as indexing would fail on no elements; their maximum is the end of the range.
+        bounds = [e.ints(symbol, [value]) for value in ((-1, 2**62) if reverse else (0, 1))]
+        shape = _shape([Dim.dynamic() if i == position else d for i, d in enumerate(symbol.shape)])
+        ends = e.emit("Slice", symbol, *bounds, e.ints(symbol, [position]), shape=shape)
+        first = (ends.max if op_type == "Max" else ends.min)(axis=position)
+        return scan(step, first, symbol, axis=position, reverse=reverse, out_axis=position)[1]  # type: ignore[no-any-return]
 
     return cumulative
 
 
 cummax = _cumulative_extreme("cummax", "maximum", "Max")
 cummin = _cumulative_extreme("cummin", "minimum", "Min")
-
-
-def _running_extreme(name: str, op_type: str, x: TensorLike, axis: int, reverse: bool) -> Symbol:
-    symbol, dtype = promote_one(name, "number", x)
-    position = axis_of(name, axis, symbol.rank, {"x": symbol})
-    if symbol.shape[position] == 0:
-        return symbol
-    operator = {"Max": "Or", "Min": "And"}[op_type] if dtype is DType.bool else op_type
-
-    def step(best: Symbol, element: Symbol) -> tuple[Symbol, Symbol]:
-        result = e.emit(operator, best, element, shape=best.shape)
-        return result, result
-
-    # A slice, as indexing would fail on no elements; their maximum is the end of the range.
-    bounds = [e.ints(symbol, [value]) for value in ((-1, 2**62) if reverse else (0, 1))]
-    shape = _shape([Dim.dynamic() if i == position else d for i, d in enumerate(symbol.shape)])
-    ends = e.emit("Slice", symbol, *bounds, e.ints(symbol, [position]), shape=shape)
-    first = (ends.max if op_type == "Max" else ends.min)(axis=position)
-    return scan(step, first, symbol, axis=position, reverse=reverse, out_axis=position)[1]  # type: ignore[no-any-return]
-
-
-def _running(name: str, op_type: str, x: TensorLike, axis: int, exclusive: bool, reverse: bool) -> Symbol:
-    symbol, dtype = promote_one(name, "sum", x)
-    position = axis_of(name, axis, symbol.rank, {"x": symbol})
-    attributes = {"exclusive": int(exclusive), "reverse": int(reverse)}
-    inputs = (symbol, symbol.graph.build.scalar(position, DType.int64))
-    return symbol.graph.build.emit(op_type, inputs, tensor_type(dtype, symbol.shape), attributes)
-
 
 # Runs of equal values
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from graphcore.ir.symbol import Symbol
 from graphcore.operators.shapes.call import broadcast_shapes
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 def emit(
@@ -82,6 +83,36 @@ def opposite(x: Symbol) -> Symbol:
 def ints(like: Symbol, values: Sequence[int]) -> Symbol:
     """Return an int64 vector constant, such as axes, shapes or pads."""
     return like.graph.build.vector(values)
+
+
+# The axes of Symbols.
+
+
+def transpose(x: Symbol, order: Sequence[int]) -> Symbol:
+    """Return x with its axes in another order; x itself if that is the present one."""
+    if list(order) == list(range(x.rank)):
+        return x
+    return emit("Transpose", x, shape=_shape([x.shape[axis] for axis in order]), perm=list(order))
+
+
+def move_axis(x: Symbol, axis: int, to: int) -> Symbol:
+    """Move an axis to another position; the others stay in order."""
+    order = [other for other in range(x.rank) if other != axis]
+    order.insert(to, axis)
+    return transpose(x, order)
+
+
+def unsqueeze(x: Symbol, *axes: int) -> Symbol:
+    """Insert axes of size 1 at these positions of the result, in ascending order."""
+    dims = list(x.shape)
+    for axis in axes:
+        dims.insert(axis, Dim(1))
+    return emit("Unsqueeze", x, ints(x, axes), shape=_shape(dims))
+
+
+def squeeze(x: Symbol, axis: int) -> Symbol:
+    """Remove an axis of size 1."""
+    return emit("Squeeze", x, ints(x, [axis]), shape=_shape([dim for i, dim in enumerate(x.shape) if i != axis]))
 
 
 # Arithmetic of Symbols and numbers, and polynomials, for functions in float64.

@@ -63,7 +63,7 @@ def _attention(
         k, v = _appended(past_key, k), _appended(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
     kv = v if v.shape[1].is_static else k  # which have equal numbers of heads
-    transposed = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
+    transposed = e.transpose(k, [0, 1, 3, 2])
     product = _apart(e.emit("MatMul", _shared(q, kv), transposed, shape=_over(q, kv, grid)), q, kv, grid)
     # onnxruntime folds a constant factor into the product, as a float32; a BitCast prevents it.
     product = e.emit("BitCast", product, shape=grid, to=q.dtype)
@@ -267,14 +267,13 @@ def in_heads(x: Symbol, heads: int) -> Symbol:
     apart = reshaped(
         x, [size(x, 0), size(x, 1), Dim(heads), divided(x, 2, heads)], [batch, sequence, Dim(heads), width // heads]
     )
-    shape = _shape([batch, Dim(heads), sequence, width // heads])
-    return e.emit("Transpose", apart, shape=shape, perm=[0, 2, 1, 3])
+    return e.transpose(apart, [0, 2, 1, 3])
 
 
 def side_by_side(x: Symbol) -> Symbol:
     """Reshape [batch, heads, sequence, size] to [batch, sequence, heads*size]."""
     batch, heads, sequence, head_size = x.shape
-    transposed = e.emit("Transpose", x, shape=_shape([batch, sequence, heads, head_size]), perm=[0, 2, 1, 3])
+    transposed = e.transpose(x, [0, 2, 1, 3])
     width: Size = heads * head_size
     if not (heads * head_size).is_static:
         width = e.emit("Mul", shape_vector(x.graph, [size(x, 1)]), shape_vector(x.graph, [size(x, 3)]))
