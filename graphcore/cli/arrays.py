@@ -125,13 +125,21 @@ def describe(result: Any) -> dict[str, Any]:
     facts["first"] = [
         _plain(v.item() if isinstance(v, np.generic) and not _is_ml_dtype(v.dtype) else v) for v in values[:_MAX_VALUES]
     ]
-    if values.size and result.dtype != object and result.dtype.kind not in "USbc":
-        wide = values.astype(np.float64) if _is_ml_dtype(result.dtype) or result.dtype.kind == "f" else values
-        finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
-        if finite.size:
-            facts |= {"min": finite.min().item(), "max": finite.max().item()}
-        facts["nan"] = int(wide.size - finite.size)
+    if (numbers := _numbers(result)) is not None:
+        if numbers.size:
+            facts |= {"min": numbers.min().item(), "max": numbers.max().item()}
+        facts["nan"] = int(values.size - numbers.size)
     return facts
+
+
+def _numbers(result: Array) -> Array | None:
+    """Return the elements of real numbers without NaNs, floats in float64; None for other and for empty arrays."""
+    if not result.size or result.dtype == object or result.dtype.kind in "USbc":
+        return None
+    if not _is_ml_dtype(result.dtype) and result.dtype.kind != "f":
+        return result.reshape(-1)
+    wide = result.reshape(-1).astype(np.float64)
+    return wide[~np.isnan(wide)]
 
 
 def _plain(value: Any) -> Any:
@@ -156,13 +164,11 @@ def summary(name: str, result: Any, type_: Type) -> str:
     values = result.reshape(-1)
     first_values = " ".join(_text(v) for v in values[:_MAX_VALUES]) + (" ..." if values.size > _MAX_VALUES else "")
     line = f"{name}  {dtype}[{shape}]"
-    if values.size and result.dtype != object and result.dtype.kind not in "USbc":
-        wide = values.astype(np.float64) if _is_ml_dtype(result.dtype) or result.dtype.kind == "f" else values
-        finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
-        if finite.size:
-            line += f"  min {_text(finite.min())}  max {_text(finite.max())}"
-        if finite.size < wide.size:
-            line += f"  NaN x{wide.size - finite.size}"
+    if (numbers := _numbers(result)) is not None:
+        if numbers.size:
+            line += f"  min {_text(numbers.min())}  max {_text(numbers.max())}"
+        if numbers.size < values.size:
+            line += f"  NaN x{values.size - numbers.size}"
     return f"{line}  [{first_values}]"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from graphcore.arrays.external_data import ExternalData
 from graphcore.arrays.resource_limits import Limits
@@ -55,29 +55,22 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_repeatable(parser: argparse.ArgumentParser, option: str, words: str, **more: Any) -> None:
+    """Add an option that collects its values in a list, empty by default."""
+    parser.add_argument(option, action="append", default=[], help=f"{words}; repeatable", **more)
+
+
 def add_feeds(parser: argparse.ArgumentParser) -> None:
     """Add the options that `distances.feeds_of` reads: arrays for the inputs."""
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        type=pair,
-        metavar="NAME=FILE",
-        help="a .npy file for an input, or a number that fills it, or a list in JSON; repeatable",
-    )
+    words = "a .npy file for an input, or a number that fills it, or a list in JSON"
+    add_repeatable(parser, "--input", words, type=pair, metavar="NAME=FILE")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of random arrays (0)")
     add_dims(parser)
 
 
 def add_dims(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dim",
-        action="append",
-        default=[],
-        type=size,
-        metavar="NAME=SIZE",
-        help="the size of a dim (1), by its name, or INPUT.AXIS if it has no name; repeatable",
-    )
+    words = "the size of a dim (1), by its name, or INPUT.AXIS if it has no name"
+    add_repeatable(parser, "--dim", words, type=size, metavar="NAME=SIZE")
 
 
 def add_provider(parser: argparse.ArgumentParser) -> None:
@@ -127,14 +120,8 @@ def sandbox_limits() -> SandboxLimits:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        type=limit,
-        metavar="NAME=N",
-        help="a limit of the model: bytes, nodes, elements, depth or seconds (docs/security.md); repeatable",
-    )
+    words = "a limit of the model: bytes, nodes, elements, depth or seconds (docs/security.md)"
+    add_repeatable(parser, "--limit", words, type=limit, metavar="NAME=N")
 
 
 def limits(args: argparse.Namespace) -> Limits:
@@ -190,13 +177,25 @@ def count(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Return a number of seconds, above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+    value = _float(text)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
+
+
+def tolerance(text: str) -> float:
+    """Return a number of at least 0."""
+    value = _float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 # Arguments of the commands that write models.
@@ -327,10 +326,8 @@ def add_quantize(commands: Commands) -> None:
     parser.add_argument(
         "--scheme", default="int8_dynamic", metavar="NAME", help="int8_dynamic, int8, int4, q4_0, ... (int8_dynamic)"
     )
-    parser.add_argument(
-        "--include", action="append", default=[], metavar="PATTERN", help="only these layers; repeatable"
-    )
-    parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; repeatable")
+    add_repeatable(parser, "--include", "only these layers", metavar="PATTERN")
+    add_repeatable(parser, "--exclude", "not these", metavar="PATTERN")
     parser.add_argument(
         "--embeddings",
         action=argparse.BooleanOptionalAction,
@@ -396,16 +393,8 @@ def add_set_dims(commands: Commands) -> None:
 def add_astype(commands: Commands) -> None:
     parser = _add_surgery(commands, "astype", _ASTYPE, _ASTYPE_HELP)
     parser.add_argument("dtype", metavar="DTYPE", help="float16, bfloat16, float32 or float64")
-    parser.add_argument(
-        "--from", dest="dtypes", action="append", metavar="DTYPE", help="a dtype to replace; repeatable"
-    )
-    parser.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="operators, layers, results or weights that keep their dtype; repeatable",
-    )
+    add_repeatable(parser, "--from", "a dtype to replace", dest="dtypes", metavar="DTYPE")
+    add_repeatable(parser, "--keep", "operators, layers, results or weights that keep their dtype", metavar="PATTERN")
     parser.add_argument("--io", action="store_true", help="change the dtype of inputs and outputs too")
     _add_written(parser)
 
@@ -420,13 +409,8 @@ def add_deploy(commands: Commands) -> None:
         metavar="FOLDER",
         help="write a Dockerfile with the models and graphcore's server; before onnxruntime 1.27 a server without it",
     )
-    parser.add_argument(
-        "--wheel",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="for --docker: install this wheel, of graphcore or another package, from the folder; repeatable",
-    )
+    words = "for --docker: install this wheel, of graphcore or another package, from the folder"
+    add_repeatable(parser, "--wheel", words, metavar="FILE")
     parser.add_argument("--name", help="the name of the model or pipeline (the file's name; pipeline)")
     parser.add_argument(
         "--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch; 0 to disable (32)"

@@ -16,10 +16,12 @@ from graphcore.cli.arguments.options import (
     add_model,
     add_precision,
     add_provider,
+    add_repeatable,
     command,
     count,
     counts,
     seconds,
+    tolerance,
 )
 
 _INSPECT = (
@@ -126,25 +128,15 @@ def add_diff(commands: Commands) -> None:
     parser.add_argument("--run", action="store_true", help="run both, and compare the numbers")
     add_feeds(parser)
     parser.add_argument(
-        "--atol", type=_tolerance, default=0.0, metavar="X", help="absolute difference that is ignored (0)"
+        "--atol", type=tolerance, default=0.0, metavar="X", help="absolute difference that is ignored (0)"
     )
     parser.add_argument(
-        "--rtol", type=_tolerance, default=0.0, metavar="X", help="difference relative to A's that is ignored (0)"
+        "--rtol", type=tolerance, default=0.0, metavar="X", help="difference relative to A's that is ignored (0)"
     )
     add_provider(parser)
     add_precision(parser)
     add_links(parser)
     parser.set_defaults(failure=2)
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
 
 
 def add_check(commands: Commands) -> None:
@@ -167,12 +159,7 @@ def add_view(commands: Commands) -> None:
     parser = command(commands, "showing", "view", _VIEW, _VIEW_HELP)
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write; does not open the browser")
-    parser.add_argument(
-        "--target",
-        action="append",
-        choices=TARGETS,
-        help="show each node as lowered for this target (cpu); repeatable",
-    )
+    add_repeatable(parser, "--target", "show each node as lowered for this target (cpu)", choices=TARGETS)
     parser.add_argument("--against", metavar="FILE", help="another model; show the differences from it")
     parser.add_argument("--profile", action="store_true", help="run the model, and show where the time goes")
     parser.add_argument(
@@ -192,9 +179,7 @@ def add_promote(commands: Commands) -> None:
     parser = command(commands, "promote", "promote", _PROMOTE, _PROMOTE_HELP)
     parser.add_argument("lhs", metavar="LHS", help="the dtype of the left operand")
     parser.add_argument("rhs", metavar="RHS", help="the dtype of the right operand")
-    parser.add_argument(
-        "--system", action="append", metavar="NAME", help="one of the promotion systems (all); repeatable"
-    )
+    add_repeatable(parser, "--system", "one of the promotion systems (all)", metavar="NAME")
     add_json(parser)
 
 
@@ -209,16 +194,12 @@ def add_doctor(commands: Commands) -> None:
 def add_conform(commands: Commands) -> None:
     parser = command(commands, "conform", "conform", _CONFORM, _CONFORM_HELP)
     suites = ("onnx", "dtypes", "onnx-tests", "array-api")
-    parser.add_argument("--suite", action="append", choices=suites, help="a suite (all that can run); repeatable")
-    parser.add_argument(
-        "--engine", action="append", metavar="NAME",
-        choices=("graphcore", "onnxruntime", "onnxruntime-web", "openvino", "reference"),
-        help="graphcore, onnxruntime, onnxruntime-web, openvino or reference (graphcore, onnxruntime); repeatable",
-    )  # fmt: skip
-    parser.add_argument(
-        "--runtime", action="append", metavar="VERSION",
-        help="a release of onnxruntime or the other engine, installed into the cache (the installed one); repeatable",
-    )  # fmt: skip
+    add_repeatable(parser, "--suite", "a suite (all that can run)", choices=suites)
+    engines = ("graphcore", "onnxruntime", "onnxruntime-web", "openvino", "reference")
+    words = f"{', '.join(engines[:-1])} or {engines[-1]} (graphcore, onnxruntime)"
+    add_repeatable(parser, "--engine", words, metavar="NAME", choices=engines)
+    words = "a release of onnxruntime or the other engine, installed into the cache (the installed one)"
+    add_repeatable(parser, "--runtime", words, metavar="VERSION")
     parser.add_argument("--onnx-tests", metavar="FOLDER", help="the checkout of onnx-tests")
     parser.add_argument("--array-api", metavar="FOLDER", help="the checkout of array-api-tests")
     parser.add_argument("--examples", type=count, default=10, metavar="N", help="examples of each of these tests (10)")
@@ -327,13 +308,11 @@ def add_compare(commands: Commands) -> None:
     parser = command(commands, "compare", "compare", _COMPARE, _COMPARE_HELP)
     add_model(parser)
     add_json(parser)
-    for option, metavar, words in (
-        ("--provider", "NAME", 'onnxruntime\'s provider: "cpu", "cuda" or its own name'),
-        ("--dtype", "NAME", "a float dtype to compute in"),
-        ("--scheme", "NAME", "a scheme of `graphcore quantize`"),
-    ):
-        parser.add_argument(option, action="append", metavar=metavar, help=f"{words}; repeatable")
-    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="as for `graphcore run`; repeatable")
+    provider = 'onnxruntime\'s provider: "cpu", "cuda" or its own name'
+    add_repeatable(parser, "--provider", provider, metavar="NAME")
+    add_repeatable(parser, "--dtype", "a float dtype to compute in", metavar="NAME")
+    add_repeatable(parser, "--scheme", "a scheme of `graphcore quantize`", metavar="NAME")
+    add_repeatable(parser, "--precision", "as for `graphcore run`", choices=PRECISIONS)
     parser.add_argument("--seconds", type=seconds, default=1.0, metavar="S", help="seconds to measure each form (1)")
     parser.add_argument("--threads", type=count, metavar="N", help="threads of a kernel")
     add_feeds(parser)

@@ -316,7 +316,7 @@ def _head(path: str) -> onnx.ModelProto:
 
 def astype(args: argparse.Namespace) -> int:
     return rewrite(
-        args, lambda graph: graph.astype(args.dtype, source=args.dtypes, keep=args.keep, keep_io=not args.io)
+        args, lambda graph: graph.astype(args.dtype, source=args.dtypes or None, keep=args.keep, keep_io=not args.io)
     )
 
 

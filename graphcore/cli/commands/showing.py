@@ -232,7 +232,7 @@ def view(args: argparse.Namespace) -> int:
             args.output,
             open=args.output is None,
             title=os.path.basename(args.model),
-            targets=args.target,
+            targets=args.target or None,
             profile=profile,
             placement=placement,
             against=against,
