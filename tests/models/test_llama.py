@@ -18,6 +18,7 @@ import onnxruntime
 import pytest
 
 import graphcore as gc
+import graphcore.models.text.__main__ as command_line
 from graphcore import Model, models, save_tensors
 from graphcore.errors import GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.models import _config, llama
@@ -352,12 +353,12 @@ def test_frequencies_of_a_gguf_file_are_unexpected_when_angles_are_not_scaled(tm
 
 
 def test_command_line_streams_tokens(capsys: pytest.CaptureFixture[str]) -> None:
-    assert llama.main(["--random", "--tokens", "6", "--prompt", "5 6"]) == 0
+    assert command_line.main(["--random", "--tokens", "6", "--prompt", "5 6"]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.split()) == 6
     assert not shown.err
     drawn = ["--temperature", "2", "--top-k", "50", "--top-p", "0.9", "--seed", "3"]
-    assert llama.main(["--random", "--tokens", "6", "--prompt", "5 6", *drawn]) == 0
+    assert command_line.main(["--random", "--tokens", "6", "--prompt", "5 6", *drawn]) == 0
     assert len(capsys.readouterr().out.split()) == 6
 
 
@@ -366,7 +367,7 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     save_tensors(tmp_path / "model.safetensors", arrays)
     (tmp_path / "config.json").write_text(json.dumps(FIELDS))
     results = ["--config", str(tmp_path / "config.json"), "--weights", str(tmp_path / "model.safetensors")]
-    assert llama.main([*results, "--prompt", "3 17", "--tokens", "5"]) == 0
+    assert command_line.main([*results, "--prompt", "3 17", "--tokens", "5"]) == 0
     want = models.generate(load(llama.build(SMALL, arrays, cache=16)), [3, 17], 5)
     assert capsys.readouterr().out.split() == [str(token) for token in want]
 
@@ -386,7 +387,7 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
 def test_command_line_says_what_is_wrong_in_a_line(
     value: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert llama.main(value) == 1
+    assert command_line.main(value) == 1
     shown = capsys.readouterr().err
     assert why in shown
     assert len(shown.splitlines()) == 1
@@ -399,20 +400,20 @@ def test_command_line_ends_in_silence_when_it_is_interrupted(
         yield [7]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(llama, "stream", interrupted)
-    assert llama.main(["--random"]) == 130
+    monkeypatch.setattr(command_line, "stream", interrupted)
+    assert command_line.main(["--random"]) == 130
     assert capsys.readouterr() == ("7 \n", "")
 
 
 @pytest.mark.parametrize("value", [[], ["--random", "--weights", "x"], ["--weights", "x"]])
 def test_command_line_asks_for_random_weights_or_a_checkpoint(value: list[str]) -> None:
     with pytest.raises(SystemExit):
-        llama.main(value)
+        command_line.main(value)
 
 
 def test_module_runs_from_the_shell() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "graphcore.models.llama", "--random", "--tokens", "3"],
+        [sys.executable, "-W", "error", "-m", "graphcore.models.text", "--random", "--tokens", "3"],
         capture_output=True,
         text=True,
         check=True,

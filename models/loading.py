@@ -1,0 +1,57 @@
+"""`models.load`: a model of the Hugging Face Hub that takes text, from its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from graphcore.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from graphcore.runtime import InferenceSession
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    cache: int | None = None,
+    session: InferenceSession | None = None,
+    dtype: str | None = None,
+    slots: int = 8,
+    max_waiting: int = 64,
+    ignore: Collection[str] = (),
+) -> Any:
+    """Load a folder of the Hugging Face Hub: `config.json`, weights in safetensors and `tokenizer.json`.
+
+    Args:
+        folder: The folder, such as a snapshot in the cache of the Hub.
+        cache: The maximum number of tokens of a prompt and its text; by default 1024, or fewer if the model has fewer.
+        session: Loads the graph; by default a new one on the CPU.
+        dtype: A scheme of `gc.quantize`, such as "int4"; by default the weights as they are.
+        slots: The maximum number of texts that run together.
+        max_waiting: The maximum number of texts that wait for a slot.
+        ignore: Fields of `config.json` to ignore.
+
+    Returns:
+        A `TextDecoder`.
+
+    Raises:
+        MissingExtraError: The packages tokenizers and jinja2 are not installed.
+        ModelError: The `model_type` is unknown, a field has an unsupported value, or files do not match.
+    """
+    try:
+        from graphcore.models.text import folders  # an extra; also imports onnxruntime, which building does not need
+    except ImportError as error:
+        raise MissingExtraError(
+            f"load: the package {error.name} is not installed", help="pip install 'graphcore-engine[models]'"
+        ) from None
+    return folders.load(
+        os.fsdecode(folder),
+        cache=cache,
+        session=session,
+        dtype=dtype,
+        slots=slots,
+        max_waiting=max_waiting,
+        ignore=ignore,
+    )

@@ -1,0 +1,132 @@
+"""Folders of the Hugging Face Hub: the files of a model, and what `models.load` makes of them by `model_type`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from graphcore.arrays.casting import Array
+from graphcore.checkpoints import Tensors, load_tensors
+from graphcore.errors import ModelError
+from graphcore.models import _config, gpt2, llama
+from graphcore.models.text.chat import ChatTemplate
+from graphcore.models.text.decoder import TextDecoder
+from graphcore.runtime import InferenceSession, Model, quantize
+
+WEIGHTS = ("model.safetensors.index.json", "model.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of a model. path: the folder. config: the fields of its `config.json`."""
+
+    path: str
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.path))
+
+    def file(self, *names: str) -> str:
+        """Return the path of the first file that exists. Raises `ModelError` if none does."""
+        for name in names:
+            if self.has(name):
+                return os.path.join(self.path, name)
+        raise ModelError(
+            f"load: {self.path!r:.256} has no {' or '.join(names)}",
+            help="give the folder of a model with all its files",
+        )
+
+    def has(self, name: str) -> bool:
+        return os.path.exists(os.path.join(self.path, name))
+
+    def fields(self, name: str) -> dict[str, Any]:
+        """Return the fields of a JSON file; none if it does not exist."""
+        return _config.content_of(self.file(name)) if self.has(name) else {}
+
+    def weights(self) -> Tensors[Array]:
+        """Return the weights by name. In a cache of the Hub, the files are links into a folder beside."""
+        path = self.file(*WEIGHTS)
+        if os.path.islink(path):
+            return load_tensors(path, external_data="links", external_data_root=os.path.join(self.path, "..", ".."))
+        return load_tensors(path)
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, without truncation and padding."""
+        path = self.file("tokenizer.json")
+        try:
+            tokenizer = Tokenizer.from_file(path)
+        except Exception as error:  # the package raises no other class
+            raise ModelError(f"load: {path} is not a tokenizer: {error}", help="give a tokenizer.json") from None
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    def special_tokens(self) -> dict[str, str]:
+        """Return the special tokens by name, such as `bos_token`."""
+        values = {n: v for n, v in self.fields("tokenizer_config.json").items() if n.endswith("_token")}
+        texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in values.items()}
+        return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+    def chat_template(self) -> ChatTemplate | None:
+        source = self.fields("tokenizer_config.json").get("chat_template")
+        if self.has("chat_template.jinja"):
+            with open(self.file("chat_template.jinja"), encoding="utf-8") as file:
+                source = file.read(_config.MAX_FILE_BYTES)
+        if isinstance(source, list):  # several templates by name
+            by_name = {each.get("name"): each.get("template") for each in source if isinstance(each, dict)}
+            source = by_name.get("default")
+        return ChatTemplate(self.name, source, self.special_tokens()) if isinstance(source, str) else None
+
+
+def _decoder(
+    build: Callable[..., Any], folder: Folder, *, cache: int | None, session: InferenceSession | None,
+    dtype: str | None, ignore: Collection[str], **options: Any,
+) -> TextDecoder:  # fmt: skip
+    config = {name: value for name, value in folder.config.items() if name not in ignore}
+    tokenizer = folder.tokenizer()
+    generation = folder.fields("generation_config.json")
+    ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
+    end = tokenizer.token_to_id(folder.special_tokens().get("eos_token", ""))
+    eos = [*(ends if isinstance(ends, list) else [ends]), end]
+    graph = build(config, folder.weights(), cache=cache, last_tokens=True)
+    return TextDecoder(
+        folder.name, loaded(graph, session, dtype), tokenizer,
+        template=folder.chat_template(),
+        eos=[token for token in eos if type(token) is int],
+        sampling={name: generation[name] for name in ("temperature", "top_k", "top_p") if generation.get(name)},
+        **options,
+    )  # fmt: skip
+
+
+def loaded(graph: Any, session: InferenceSession | None, dtype: str | None) -> Model:
+    """Return a model, quantised by a scheme of `gc.quantize` if there is one."""
+    graph = graph if dtype is None else quantize(graph, dtype).graph
+    return (session or InferenceSession()).load(graph)
+
+
+LOADERS: dict[str, Callable[..., Any]] = {
+    **{kind: functools.partial(_decoder, llama.build) for kind in llama.KINDS},
+    "gpt2": functools.partial(_decoder, gpt2.build),
+}
+"""What makes a model of a Folder and the options of `models.load`, by `model_type`."""
+
+
+def load(path: str, **options: Any) -> Any:
+    """Return the model of a folder. Raises `ModelError` for an unknown `model_type`."""
+    folder = Folder(path, _config.content_of(os.path.join(path, "config.json")))
+    kind = folder.config.get("model_type")
+    loader = LOADERS.get(kind) if isinstance(kind, str) else None
+    if loader is None:
+        close = difflib.get_close_matches(str(kind), LOADERS, 1)
+        raise ModelError(
+            f"load: model_type is {kind!r:.80}; supported is {', '.join(sorted(LOADERS))}",
+            help=f"did you mean {close[0]!r}?" if close else "give the folder of a model of a supported type",
+        )
+    return loader(folder, **options)
