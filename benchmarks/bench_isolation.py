@@ -21,6 +21,7 @@ import numpy as np
 import graphcore as gc
 from benchmarks.timing import Bounds, Ratio
 from graphcore import DType, Graph, TensorType
+from graphcore.models import encoder as encoders
 from graphcore.models import minilm
 
 TINY_BOUND = 60.0
@@ -86,7 +87,7 @@ def large(bounds: Bounds) -> None:
 
 def encoder(bounds: Bounds) -> None:
     random = np.random.default_rng(0)
-    shapes = minilm.shapes({}, minilm.Config())
+    shapes = encoders.shapes(encoders.Config())
     graph = minilm.build({name: random.standard_normal(shape, np.float32) * 0.02 for name, shape in shapes.items()})
     ids = random.integers(0, 30_000, (1, 128))
     clock, _ = compared("MiniLM", graph, {"input_ids": ids, "attention_mask": np.ones_like(ids)}, 3)

@@ -155,7 +155,7 @@ def _text(value: Any) -> str:
     return f"{value!r:.80}"
 
 
-_ANNOTATED = {"int": int, "float": float, "bool": bool, "str": str, "tuple[int, ...]": list}
+_ANNOTATED = {"int": int, "int | None": int, "float": float, "bool": bool, "str": str, "tuple[int, ...]": list}
 
 
 def require_values(config: Any) -> None:
@@ -168,6 +168,8 @@ def require_values(config: Any) -> None:
         kind = _ANNOTATED.get(str(entry.type))
         value = getattr(config, entry.name)
         plain = [_to_python(v) for v in value] if isinstance(value, (list, tuple)) else _to_python(value)
+        if value is None and "None" in str(entry.type):
+            continue
         if kind is not None and not _fits(plain, kind):
             faults.append(f"{entry.name} is {_text(value)}, not {_DESCRIPTIONS[kind]}")
         elif kind is not None:

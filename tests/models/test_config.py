@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.models import _config, gpt2, llama, minilm, resnet, vit
+from graphcore.models import _config, encoder, gpt2, llama, minilm, resnet, vit
 
 SIZES: dict[str, Any] = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
 FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -26,6 +26,10 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
         gpt2,
         {"model_type": "gpt2", "vocab_size": 11, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2},
     ),
+    **{
+        kind: (encoder, SIZES | {"model_type": kind, "num_attention_heads": 2, "max_position_embeddings": 8})
+        for kind in ("bert", "roberta", "mpnet", "modernbert")
+    },
     "resnet": (resnet, {"model_type": "resnet", "embedding_size": 4, "hidden_sizes": [8], "depths": [1]}),
     "vit": (
         vit,
@@ -39,6 +43,7 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
 }
 NAMES = sorted({name for module, fields in FAMILIES.values() for name in (*module.SCHEMA.fields, *module.SCHEMA.fixed)})
+OTHERS = ("id2label", "layer_types", "rope_parameters", "pad_token_id", "norm_eps", "other")
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -73,7 +78,7 @@ def test_each_required_field_is_named_when_missing(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@given(st.dictionaries(st.sampled_from([*NAMES, "id2label", "layer_types", "other"]), VALUES, min_size=1, max_size=3))
+@given(st.dictionaries(st.sampled_from([*NAMES, *OTHERS]), VALUES, min_size=1, max_size=3))
 def test_any_fields_give_a_graph_or_an_error_that_names_them(family: str, more: dict[str, Any]) -> None:
     module, fields = FAMILIES[family]
     try:
@@ -100,7 +105,11 @@ SMALL: dict[Any, dict[str, Any]] = {
     gpt2: {"vocabulary": 11, "width": 16, "inner": 8, "layers": 1, "heads": 2, "positions": 8},
     resnet: {"stem": 4, "widths": (8,), "depths": (1,), "classes": 3},
     vit: {"width": 16, "layers": 1, "heads": 2, "inner": 8, "image": 8, "patch": 4, "classes": 3},
-}
+    encoder: {
+        "vocabulary": 11, "width": 16, "inner": 8, "layers": 2, "heads": 2, "positions": 8, "first": 2, "buckets": 8,
+        "window": 2, "every": 2, "types": 2,
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -125,6 +134,10 @@ SMALL: dict[Any, dict[str, Any]] = {
         (vit, {"heads": 5}, "width 16 is not a multiple of heads 5"),
         (vit, {"patch": 9}, "an image of 8 is smaller than a patch of 9"),
         (minilm, {"layers": -1}, "layers is -1"),
+        (encoder, {"first": 8}, "8 positions end before the first one, 8"),
+        (encoder, {"first": 0, "types": 1.5}, "first is 0, not a whole number above 0; types is 1.5"),
+        (encoder, {"activation": "tanh"}, "activation is 'tanh'; supported is gelu, gelu_new, .*, relu, silu"),
+        (encoder, {"biases": "x"}, "biases is 'x', not a subset of 'anm'"),
     ],
 )
 def test_values_of_a_config_are_looked_at_however_it_is_made(module: Any, values: dict[str, Any], why: str) -> None:

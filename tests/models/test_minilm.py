@@ -16,7 +16,7 @@ import pytest
 
 from graphcore import Graph, InferenceSession, load_tensors
 from graphcore.errors import MissingExtraError, ModelError
-from graphcore.models import minilm
+from graphcore.models import encoder, minilm
 from tests.support.graphs import operators_on_newest
 
 Array = np.ndarray[Any, Any]
@@ -44,8 +44,8 @@ def test_embeddings_do_not_depend_on_the_batch() -> None:
 
 
 def test_many_sentences_of_all_lengths_are_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "CHUNK", 32)
-    sentences = [f"{'word ' * (i * 7 % 23)}number {i}" for i in range(minilm.CHUNK * 2 + 5)]
+    monkeypatch.setattr(encoder, "CHUNK", 32)
+    sentences = [f"{'word ' * (i * 7 % 23)}number {i}" for i in range(encoder.CHUNK * 2 + 5)]
     vectors = minilm.embed(sentences)
     for i in (0, 1, 31, 32, 63, 68):
         assert np.abs(vectors[i] - minilm.embed([sentences[i]])[0]).max() < 1e-5
@@ -155,4 +155,4 @@ def test_weights_that_do_not_fit_are_all_named() -> None:
     with pytest.raises(ModelError, match="101 missing"):
         minilm.build({})
     with pytest.raises(ModelError, match="7 heads do not divide the 384 features"):
-        minilm.build(path, minilm.Config(heads=7))
+        minilm.build(path, encoder.Config(heads=7))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.models.minilm import _prefetch
 from graphcore.runtime.calls.rows import SIZES, Pace
 from tests.sampling import drawn
 
@@ -260,35 +259,6 @@ def test_progress_is_told_to_a_function(capsys: pytest.CaptureFixture[str]) -> N
     assert results[-1][0] == 130
     assert results[-1][1] is None
     assert capsys.readouterr().err == ""
-
-
-def test_ahead_gives_what_the_iterator_gives_and_reads_no_further_than_said() -> None:
-    results: list[int] = []
-
-    def numbers() -> Iterator[int]:
-        for i in range(1000):
-            results.append(i)
-            yield i
-
-    assert [*_prefetch(iter(range(100)), 3)] == [*range(100)]
-    assert [*_prefetch(iter(()))] == []
-    reader = _prefetch(numbers(), 2)
-    assert not results
-    assert [next(reader) for _ in range(5)] == [*range(5)]
-    reader.close()  # type: ignore[attr-defined]
-    assert len(results) <= 9
-
-
-def test_ahead_raises_what_the_iterator_raises_in_its_place() -> None:
-    def numbers() -> Iterator[int]:
-        yield 1
-        yield 2
-        raise OSError("gone")
-
-    reader = _prefetch(numbers())
-    assert [next(reader), next(reader)] == [1, 2]
-    with pytest.raises(OSError, match="gone"):
-        next(reader)
 
 
 def seconds(costs: dict[int, float], elements: int = 10) -> list[int]:

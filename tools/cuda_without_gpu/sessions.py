@@ -22,7 +22,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.build.declare import REGISTRY
 from graphcore.conformance.cells import CELLS, OPS, Cell
-from graphcore.models import gpt2, llama, minilm, resnet, vit
+from graphcore.models import encoder, gpt2, llama, minilm, resnet, vit
 from graphcore.runtime.inspection.placement import RECORD, SIZES, recorded
 from graphcore.runtime.ort.release import runtime
 from tests.runtime import test_fusions, test_fusions_convolutions, test_fusions_exports, test_fusions_moves
@@ -113,19 +113,13 @@ def _weights(shapes: dict[str, tuple[int, ...]], dtype: DType) -> dict[str, Arra
 
 _LLAMA = llama.Config(vocabulary=32, width=16, inner=24, layers=2, heads=4, kv_heads=2, size=4, positions=32)
 _GPT2 = gpt2.Config(vocabulary=32, width=16, inner=24, layers=2, heads=4, positions=32)
-_MINILM = minilm.Config(layers=2, heads=4)
+_MINILM = encoder.Config(layers=2, heads=4, vocabulary=32, width=16, inner=20, positions=24)
 _RESNET = resnet.Config(channels=3, stem=4, widths=(8, 16), depths=(2, 2), classes=5)
 _VIT = vit.Config(width=16, layers=2, heads=4, inner=24, image=11, patch=4, channels=2, classes=5)
 
 
 def _minilm(dtype: DType, packed: bool = False) -> Graph:
-    sizes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (32, 16),
-        "embeddings.position_embeddings.weight": (24, 16),
-        "embeddings.token_type_embeddings.weight": (2, 16),
-        "encoder.layer.0.intermediate.dense.weight": (20, 16),
-    }
-    return minilm.build(_weights(minilm.shapes(some(sizes), _MINILM), dtype), _MINILM, packed=packed)
+    return minilm.build(_weights(encoder.shapes(_MINILM), dtype), _MINILM, packed=packed)
 
 
 _MODELS: dict[str, Callable[[DType], Graph]] = {
