@@ -135,3 +135,11 @@ def _text_of_list(values: list[object] | tuple[object, ...], depth: int) -> str:
         return "[...]"
     texts = [_text_of_list(v, depth - 1) if isinstance(v, (list, tuple)) else text_of(v) for v in values]
     return f"[{', '.join(texts)}]"
+
+
+def size_text(count: int) -> str:
+    """Return the text of a number of bytes: `1.5 MB`."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"

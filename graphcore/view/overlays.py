@@ -22,10 +22,11 @@ from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import default
 from graphcore.runtime.ort.release import runtime as installed
 from graphcore.runtime.quantizer.report import Report
+from graphcore.support.escaping import size_text
 from graphcore.surgery.diff import Diff
 from graphcore.surgery.diff import diff as differences
 from graphcore.view.graph_data import GraphData, Json
-from graphcore.view.text import seconds_text, short_name, short_text, size_text
+from graphcore.view.text import seconds_text, short_name, short_text
 
 Kind = Literal["time", "memory", "placement", "quantization", "difference", "dtype"]
 

@@ -68,14 +68,6 @@ def dims_text(type_: Type) -> list[str] | None:
     return [short_text(str(dim)) for dim in type_.shape]
 
 
-def size_text(count: int) -> str:
-    """Return the text of a number of bytes: `1.5 MB`."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
-
-
 def seconds_text(seconds: float) -> str:
     """Return the text of a time: `1.25 ms`."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):

@@ -7,21 +7,13 @@ import math
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _MAX_DEPTH = 32
-
-
-def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
-    """Return the producer of a Symbol if it is one of these operators of ONNX."""
-    producer = None if symbol is None else symbol.producer
-    if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
-        return None
-    return producer
 
 
 def number_of(symbol: Symbol | None) -> float | None:

@@ -14,7 +14,7 @@ from graphcore.ir.transform.walk import walk
 from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.decompositions.cuda.networks import lack_of_recurrent, lack_of_transposed
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.runtime.lowering.targets.legality import kernel_dtype, kernels
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
@@ -138,12 +138,9 @@ def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
     row = table.get(node.op_type)
     if row is None:
         return "no kernel"
-    position = PRIMARY.get(node.op_type, 0)
-    operand = node.inputs[position] if position < len(node.inputs) else None
-    decides = node.outputs[0] if operand is None or node.op_type in BY_RESULT else operand
-    type_ = decides.type
-    if isinstance(type_, TensorType) and type_.dtype.storage not in row:
-        return f"no kernel for {type_.dtype}" if row else "no kernel"
+    dtype = kernel_dtype(node.op_type, node.inputs, [node.outputs[0].type])
+    if dtype is not None and dtype.storage not in row:
+        return f"no kernel for {dtype}" if row else "no kernel"
     condition = _CONDITIONS.get(node.op_type)
     return "" if condition is None else condition(node, row)
 

@@ -37,7 +37,7 @@ from graphcore.onnx.versions.table import (
 )
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.targets.legality import CONTROL, Legality, kernel_dtype, legality
 from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, default, table_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
@@ -225,7 +225,8 @@ def oldest_versions(graph: Graph, present: set[tuple[str, str]], rules: Legality
         result[node.domain] = max(result[node.domain], oldest_version(node))
     for definition in definitions(graph) if any(domain not in OLDEST for _, domain in present) else ():
         result[""] = max(result[""], *(since("Constant", type_) for type_ in constants_of(definition.body)), 0)
-    kinds = {(n.op_type, dtype) for n in nodes if not n.domain and (dtype := _dtype_that_decides(n)) is not None}
+    dtypes = [(n.op_type, kernel_dtype(n.op_type, n.inputs, [n.outputs[0].type])) for n in nodes if not n.domain]
+    kinds = {(op_type, dtype) for op_type, dtype in dtypes if dtype is not None}
     while result[""] < rules.runtime.opset and not _has_kernels(rules, kinds, result[""]):
         result[""] += 1
     return result
@@ -238,14 +239,6 @@ def _has_kernels(rules: Legality, kinds: set[tuple[str, DType]], opset: int) -> 
     older = legality(rules.target.name, replace(rules.runtime, opset=opset))
     lost = [k for k in kinds if k[0] not in CONTROL and k[0] != "Cast" and rules.allows(*k) and not older.allows(*k)]
     return not lost and (rules.host is None or _has_kernels(rules.host, kinds, opset))
-
-
-def _dtype_that_decides(node: Node) -> DType | None:
-    """Return the dtype that selects the kernel of a node."""
-    position = PRIMARY.get(node.op_type, 0)
-    chosen: Symbol | None = None if node.op_type in BY_RESULT else next(iter(node.inputs[position:]), None)
-    type_ = (node.outputs[0] if chosen is None else chosen).type
-    return type_.dtype if isinstance(type_, TensorType) else None
 
 
 def _view(node: Node) -> ReadNode:

@@ -183,25 +183,11 @@ def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -
     dtypes = summary.dtypes
     if any(dtype.storage is not dtype or dtype in small_floats.stored(rules) for dtype in dtypes):
         return False
-    if not summary.op_types.isdisjoint(CONTROL) and any(
-        node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _needs_rewrite(node, rules))
-        for part in summary.parts
-        for node in part.nodes
-    ):
+    if any(stored_as(node, rules) or _needs_rewrite(node, rules) for node in summary.nodes(CONTROL)):
         return False
-    if not summary.op_types.isdisjoint(PARTIAL_KERNELS) and not all(
-        computes(node, rules) for part in summary.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
-    ):
+    if not all(computes(node, rules) for node in summary.nodes(PARTIAL_KERNELS.keys())):
         return False
-    if (
-        "DequantizeLinear" in summary.op_types
-        and rules.decomposes
-        and any(
-            node.op_type == "DequantizeLinear" and not node.domain and _has_other_scale(node)
-            for part in summary.parts
-            for node in part.nodes
-        )
-    ):
+    if rules.decomposes and any(map(_has_other_scale, summary.nodes({"DequantizeLinear"}))):
         return False
     if not all(_keeps(rules, *operator, dtype) for operator in summary.operators for dtype in dtypes):
         # Some operator is illegal for some dtype of the graph: check the combinations that occur.

@@ -8,7 +8,7 @@ not passes: one walk tries all of them at each node (`passes/sweep.py`), from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -17,7 +17,7 @@ from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.ir.state import settings
 from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Node, present
+from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import edit
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.support.source_lines import Imported
@@ -90,6 +90,11 @@ class Summary:
     def list_types(self) -> list[Type]:
         """The types of all values of the graph and its bodies that are not tensors."""
         return [type_ for type_ in self.types if not isinstance(type_, TensorType)]
+
+    def nodes(self, op_types: Set[str]) -> Iterator[Node]:
+        """Return the nodes of these ONNX operators in the graph and its bodies."""
+        parts = () if self.op_types.isdisjoint(op_types) else self.parts
+        return (node for part in parts for node in of_onnx(part, op_types))
 
     def kinds(self, op_type: str) -> set[NodeKind]:
         """Return the kinds of the nodes of one of ONNX's operators in the graph and its bodies."""
@@ -211,6 +216,32 @@ def node_workaround(
     return workaround(trap, when, why, signs, is_needed, run, **flags)
 
 
+def operand_workaround(
+    trap: str,
+    when: str,
+    why: str,
+    signs: Iterable[str],
+    find: Callable[[Graph], Iterable[Node]],
+    places: Callable[[Node], Iterable[int]],
+    write: Callable[[Graph, Node, int], Symbol],
+    **flags: bool,
+) -> Pass:
+    """Return a workaround that replaces single operands.
+
+    find: yields the nodes of a graph that may be affected. places: the positions of affected operands of one of them.
+    write: returns another value for the operand at a position, after nodes that it adds. flags: those of `workaround`.
+    """
+
+    def write_node(graph: Graph, node: Node) -> None:
+        replaced = {place: write(graph, node, place) for place in places(node)}
+        change(node, inputs=tuple([replaced.get(place, symbol) for place, symbol in enumerate(node.inputs)]))
+
+    def affected(graph: Graph) -> Iterator[Node]:
+        return (node for node in find(graph) if any(True for _ in places(node)))
+
+    return node_workaround(trap, when, why, signs, affected, write_node, **flags)
+
+
 def of_onnx(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
     """Yield the nodes of these ONNX operators."""
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain)
@@ -221,12 +252,10 @@ def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain and type(n.origin) is not Imported)
 
 
-def hide_operand(graph: Graph, node: Node, place: int) -> None:
-    """Put an operand of floats through a Sum of one term, which no optimiser removes or looks through."""
-    inputs = [*node.inputs]
-    operand = present(inputs[place])
-    inputs[place] = graph.build.emit("Sum", (operand,), operand.type)
-    change(node, inputs=tuple(inputs))
+def hidden(graph: Graph, node: Node, place: int) -> Symbol:
+    """Return an operand of floats by way of a Sum of one term, which no optimiser removes or looks through."""
+    operand = present(node.inputs[place])
+    return graph.build.emit("Sum", (operand,), operand.type)
 
 
 def sizes_type(count: int | Dim) -> TensorType:

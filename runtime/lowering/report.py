@@ -17,7 +17,7 @@ from graphcore.ir.transform.walk import mark_of, marked, walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions import inlined
 from graphcore.runtime.lowering.passes import Pass
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.targets.legality import Legality, kernel_dtype, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
@@ -203,11 +203,7 @@ def _pair(node: Node) -> str:
 
 
 def _dtype(node: Node) -> DType | None:
-    """Return the dtype that selects the kernel."""
-    position = PRIMARY.get(node.op_type, 0)
-    operand = node.inputs[position] if position < len(node.inputs) else None
-    symbol = node.outputs[0] if operand is None or node.op_type in BY_RESULT else operand
-    return symbol.type.dtype if isinstance(symbol.type, TensorType) else None
+    return kernel_dtype(node.op_type, node.inputs, [node.outputs[0].type])
 
 
 def _reason(node: Node, dtype: DType | None, rules: Legality) -> str:

@@ -50,7 +50,7 @@ def single_digits(
     one = replace(choices, scheme=ONE_DIGIT)
     candidates = [candidate for candidate in candidates if not candidate.is_table]
     plan = planned(graph, candidates, one, chosen, False)
-    sizes = {c.matrix.key: _size(c) for c in candidates if id(c.node) in plan.chosen and c.matrix is not None}
+    sizes = {c.matrix.key: c.elements for c in candidates if id(c.node) in plan.chosen and c.matrix is not None}
     if not sizes:
         return {}
     exact = _outputs(graph, runs)
@@ -82,12 +82,6 @@ def _fitting(
     while taken and off(taken) > max_error:
         del taken[-max(len(taken) // _STEP, 1) :]
     return taken
-
-
-def _size(candidate: Candidate) -> int:
-    symbol = candidate.node.inputs[candidate.position]
-    assert symbol is not None
-    return math.prod(symbol.shape.static_dims)
 
 
 def _tolerated(choices: Choices, tolerance: object) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
-from graphcore.ir.transform.walk import bodies, walk
+from graphcore.ir.transform.walk import bodies, node_of, walk
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.report import Report, Row
@@ -47,6 +48,11 @@ class Candidate:
     def has_form(self) -> bool:
         """Whether nodes of its operator can be quantised."""
         return self.node.op_type not in _NO_FORM
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the weight."""
+        return math.prod(_shape(self.node, self.position))
 
     @property
     def layer(self) -> str:
@@ -95,13 +101,8 @@ def _of(node: Node) -> Iterator[Candidate]:
 
 def _is_quantized(node: Node) -> bool:
     """Return True if a node already computes with bytes: both its other operand and the weight are dequantised."""
-    return node.op_type in _PRODUCTS | _NO_FORM and all(
-        s is not None
-        and isinstance(s.producer, Node)
-        and s.producer.op_type == "DequantizeLinear"
-        and not s.producer.domain
-        for s in node.inputs[:2]
-    )
+    operands = node.inputs[:2]
+    return node.op_type in _PRODUCTS | _NO_FORM and all(node_of(s, "DequantizeLinear") is not None for s in operands)
 
 
 def _is_workaround(weight: TransformedWeight) -> bool:
@@ -153,12 +154,9 @@ class Selection:
                 return f"excluded by {pattern!r}"
         if candidate.is_table and not self.embeddings:
             return "it is an embedding table; only embeddings=True quantises those"
-        count = 1
-        for dim in _shape(candidate.node, candidate.position):
-            count *= dim
         least = max(self.min_elements, 1)
-        if count < least:
-            return f"its weight is small: it has {count} elements, fewer than min_elements={least}"
+        if candidate.elements < least:
+            return f"its weight is small: it has {candidate.elements} elements, fewer than min_elements={least}"
         return ""
 
 
@@ -262,7 +260,7 @@ def planned(
         if reason or candidate.matrix is None:
             plan.reasons[id(node)] = reason
             if strict and not refusal and candidate.has_form:
-                raise _strict(candidate, reason, "")
+                raise refused(candidate, reason)
             continue
         own = others.get(candidate.matrix.key, choices)
         rows = candidate.is_table and not own.shares_rows(candidate.matrix.key in multiplied)
@@ -275,9 +273,9 @@ def planned(
             plan.through.update(map(id, candidate.weight.through))
             continue
         error = weight if isinstance(weight, GraphcoreError) else None
-        plan.reasons[id(node)] = _short(error) if error else str(weight)
+        plan.reasons[id(node)] = reason_of(error) if error else str(weight)
         if error and strict:
-            raise _strict(candidate, plan.reasons[id(node)], error.help) from error
+            raise refused(candidate, plan.reasons[id(node)], error.help) from error
     _mark(graph, plan)
     return plan
 
@@ -300,12 +298,13 @@ def _encoded(
     return Encoded(key, choices, candidate.weight.root, tensor, distance(array, tensor.dequantize()))
 
 
-def _short(error: GraphcoreError) -> str:
+def reason_of(error: GraphcoreError) -> str:
     """Return the message of an error, without the name of the function."""
     return error.summary.partition(": ")[2] or error.summary
 
 
-def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
+def refused(candidate: Candidate, reason: str, help: str = "") -> GraphError:
+    """Return the error for a chosen layer that cannot be quantised."""
     node, symbol = candidate.node, candidate.node.outputs[0]
     return GraphError(
         f"quantize: {node.op_type} {symbol.name!r} cannot be quantised: {reason}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphcore.support.escaping import escaped
+from graphcore.support.escaping import escaped, size_text
 from graphcore.support.markup import table
 
 
@@ -88,7 +88,7 @@ class Report:
         if not self.rows:
             return f"{total}: no operator has a constant weight of floats"
         worst = max((row.error for row in done), default=0.0)
-        sizes = f"{_size(self.before)} to {_size(self.after)}"
+        sizes = f"{size_text(self.before)} to {size_text(self.after)}"
         return f"{total}, their weights from {sizes}" + (f", error up to {worst:.2%}" if done else "")
 
 
@@ -105,7 +105,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     scheme = row.scheme if row.block_size is None else f"{row.scheme} by {row.block_size}"
     if not row.before and not row.after:
         return (*first, scheme, "shared", "", f"{row.error:.2%}")
-    return (*first, scheme, _size(row.before), _size(row.after), f"{row.error:.2%}")
+    return (*first, scheme, size_text(row.before), size_text(row.after), f"{row.error:.2%}")
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
@@ -122,10 +122,3 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
-
-
-def _size(count: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"

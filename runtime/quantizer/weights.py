@@ -16,7 +16,7 @@ from graphcore.arrays import casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.operators import Trait, having
 from graphcore.quantization import ENCODINGS, QuantizedTensor, encode
 from graphcore.support.escaping import suggestion
@@ -167,13 +167,12 @@ def _constant(symbol: Symbol | None) -> StepOperand | None:
     array = constant_array(symbol, weights=True, outer=True)
     if array is not None:
         return StepOperand(id(symbol), array)
-    producer = symbol.producer
-    if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
-        inner = _constant(producer.inputs[0])
-        source = producer.inputs[0]
-        if inner is not None and source is not None:
-            return StepOperand(id(symbol), casting.cast_array(inner.array, source.dtype, symbol.dtype))
-    return None
+    cast = node_of(symbol, "Cast")
+    source = None if cast is None else cast.inputs[0]
+    inner = _constant(source)
+    if inner is None or source is None:
+        return None
+    return StepOperand(id(symbol), casting.cast_array(inner.array, source.dtype, symbol.dtype))
 
 
 def _dequantized(array: Array, scale: StepOperand, *rest: Any) -> Array:

@@ -147,7 +147,15 @@ def mark_of(node: Node) -> int | None:
     return origin.number if isinstance(origin, Line) and origin.path == _PATH else None
 
 
-# Values of constants
+# Producers of values, and constants
+
+
+def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
+    """Return the producer of a Symbol if it is one of these operators of ONNX."""
+    producer = None if symbol is None else symbol.producer
+    if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
+        return None
+    return producer
 
 
 def constant_array(symbol: Symbol | None, *, weights: bool = False, outer: bool = False) -> np.ndarray[Any, Any] | None:

@@ -15,7 +15,7 @@ from graphcore.ir.symbol import Constant, Symbol, present
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.ranges import range_of
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.lowering.targets.legality import kernel_dtype
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
@@ -409,12 +409,7 @@ def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
 
 def chosen_dtype(call: OpCall) -> DType | None:
     """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
-    op_type, inputs, types, _, _ = call
-    position = PRIMARY.get(op_type, 0)
-    chosen: Any = types[0] if types else None
-    if op_type not in BY_RESULT and position < len(inputs) and (operand := inputs[position]) is not None:
-        chosen = operand.type
-    return chosen.dtype if isinstance(chosen, TensorType) else None
+    return kernel_dtype(call.op, call.inputs, call.types)
 
 
 def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False) -> tuple[Symbol, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
@@ -157,38 +158,27 @@ def _retyped(type_: Type, dtype: DType) -> Type:
 
 def rounded(x: Symbol, target: DType) -> Symbol:
     """Round x to the nearest small float as ONNX casts: ties to even, clipped to the range, NaN to -0.0."""
-    graph = x.graph
-    x = graph.build.cast(x, _F64 if x.dtype in _EXACT_IN_DOUBLE else _F32)
-    dtype = x.dtype
-    const = graph.build.scalar
-    truth = tensor_type(DType.bool, x.type.shape)
-    number = graph.build.emit(
-        "Where", (graph.build.emit("IsNaN", (x,), truth), const(-(2.0**-9), dtype), x), x.type
-    )  # rounds to -0.0
-    limits = const(float(target.min), dtype), const(float(target.max), dtype)
-    near = graph.build.emit("Clip", (number, *limits), x.type)
-    size = graph.build.emit("Abs", (near,), x.type)
+    x = e.cast(x, _F64 if x.dtype in _EXACT_IN_DOUBLE else _F32)
+    number = e.where_number(e.emit("IsNaN", x, dtype=DType.bool), -(2.0**-9), x)  # rounds to -0.0
+    near = e.emit("Clip", number, e.const(x, float(target.min)), e.const(x, float(target.max)))
+    size = e.emit("Abs", near)
     fraction, least = FORMATS[target]
     greatest = math.frexp(float(target.max))[1] - 1
-    step = const(2.0 ** (greatest - fraction), dtype)
+    step = e.const(x, 2.0 ** (greatest - fraction))
     for exponent in range(greatest - 1, least - 1, -1):
-        small = graph.build.emit("Less", (size, const(2.0 ** (exponent + 1), dtype)), truth)
-        step = graph.build.emit("Where", (small, const(2.0 ** (exponent - fraction), dtype), step), x.type)
-    steps = graph.build.emit("Round", (graph.build.emit("Div", (near, step), x.type),), x.type)
-    return graph.build.cast(graph.build.emit("Mul", (steps, step), x.type), STORAGE)
+        step = e.where_number(e.below(size, 2.0 ** (exponent + 1)), 2.0 ** (exponent - fraction), step)
+    return e.cast(e.mul(e.emit("Round", e.div(near, step)), step), STORAGE)
 
 
 def _quantized(node: Node, inputs: Inputs, target: DType) -> Symbol:
     """Build QuantizeLinear to a small float."""
     x, scale = present(inputs[0]), present(inputs[1])
-    graph = x.graph
     own = DType.of(node.attributes.get("precision") or _F32.onnx)
-    wide, factor = graph.build.cast(x, own), _broadcast_scale(graph.build.cast(scale, own), x, node.attributes)
-    result = graph.build.emit("Div", (wide, factor), wide.type)
+    factor = _broadcast_scale(e.cast(scale, own), x, node.attributes)
+    result = e.emit("Div", e.cast(x, own), factor, shape=x.shape)
     zero = inputs[2] if len(inputs) > 2 else None
     if zero is not None and not (isinstance(zero.producer, Constant) and not zero.producer.array.any()):
-        shift = _broadcast_scale(graph.build.cast(zero, own), x, node.attributes)
-        result = graph.build.emit("Add", (result, shift), wide.type)
+        result = e.emit("Add", result, _broadcast_scale(e.cast(zero, own), x, node.attributes), shape=x.shape)
     return rounded(result, target)
 
 
@@ -200,30 +190,20 @@ def _broadcast_scale(scale: Symbol, x: Symbol, attributes: Mapping[str, Any]) ->
             operands={"x": str(x.type), "scale": str(scale.type)},
             help="declare the shapes in the model",
         )
-    graph = x.graph
     axis = attributes.get("axis", 1)
     axis += x.rank if axis < 0 else 0
     if not scale.rank:
         return scale
     block = attributes.get("block_size", 0)
     if block:
-        size = graph.build.vector([axis])
-        shape = graph.build.emit("Shape", (x,), tensor_type(_I64, _shape([Dim(x.rank)])))
-        end = graph.build.emit(
-            "Squeeze", (graph.build.emit("Gather", (shape, size), tensor_type(_I64, _shape([Dim(1)]))),), _SCALAR
-        )
-        line = tensor_type(_I64, _shape([x.shape[axis]]))
-        place = graph.build.emit("Range", (graph.build.scalar(0, _I64), end, graph.build.scalar(1, _I64)), line)
-        place = graph.build.emit("Div", (place, graph.build.scalar(block, _I64)), line)
-        return graph.build.emit("Gather", (scale, place), tensor_type(scale.dtype, x.shape), {"axis": axis})
+        shape = e.emit("Shape", x, dtype=_I64, shape=_shape([Dim(x.rank)]))
+        end = e.emit("Gather", shape, e.const(shape, axis), shape=_shape([]))
+        place = e.emit("Range", e.const(end, 0), end, e.const(end, 1), shape=_shape([x.shape[axis]]))
+        return e.emit("Gather", scale, e.div(place, e.const(place, block)), shape=x.shape, axis=axis)
     if scale.shape[0] == 1:
-        return graph.build.emit("Squeeze", (scale, graph.build.vector([0])), tensor_type(scale.dtype, _shape([])))
+        return e.emit("Squeeze", scale, e.ints(scale, [0]), shape=_shape([]))
     column = [-1] + [1] * (x.rank - 1 - axis)
-    shape_of = _shape([scale.shape[0], *(Dim(1) for _ in column[1:])])
-    return graph.build.emit("Reshape", (scale, graph.build.vector(column)), tensor_type(scale.dtype, shape_of))
-
-
-_SCALAR = tensor_type(_I64, _shape([]))
+    return e.emit("Reshape", scale, e.ints(scale, column), shape=_shape([scale.shape[0], *[Dim(1)] * len(column[1:])]))
 
 
 def _magnitudes(dtype: DType) -> Sequence[float]:
@@ -233,27 +213,19 @@ def _magnitudes(dtype: DType) -> Sequence[float]:
 
 def _to_code(x: Symbol, dtype: DType, target: DType) -> Symbol:
     """Return the bits of stored values, as integers of their width."""
-    graph = x.graph
-    wide = graph.build.cast(x, _F32)
-    truth = tensor_type(DType.bool, wide.shape)
-    whole = tensor_type(_I32, wide.shape)
-    size = graph.build.emit("Abs", (wide,), wide.type)
-    inverse = graph.build.emit("Div", (graph.build.scalar(1.0, _F32), wide), wide.type)  # -inf for -0.0
-    negative = graph.build.emit("Less", (inverse, graph.build.scalar(0.0, _F32)), truth)
-    sign = graph.build.scalar(1 << (dtype.bits - 1), _I32)
-    code = graph.build.emit("Where", (negative, sign, graph.build.scalar(0, _I32)), whole)
+    wide = e.cast(x, _F32)
+    size = e.emit("Abs", wide)
+    negative = e.below(e.div(1.0, wide), 0.0)  # -0.0 too, whose inverse is -inf
+    code = e.where(negative, e.const(x, 1 << (dtype.bits - 1), _I32), e.const(x, 0, _I32))
     for least in _magnitudes(dtype)[1:]:
-        reached = graph.build.emit("GreaterOrEqual", (size, graph.build.scalar(least, _F32)), truth)
-        code = graph.build.emit("Add", (code, graph.build.cast(reached, _I32)), whole)
-    return graph.build.cast(code, target)
+        code = e.add(code, e.cast(e.emit("GreaterOrEqual", size, e.const(size, least), dtype=DType.bool), _I32))
+    return e.cast(code, target)
 
 
 def _from_code(code: Symbol, dtype: DType) -> Symbol:
     """Return the stored values whose bits are the integers."""
-    graph = code.graph
-    whole = graph.build.cast(code, _I32)
-    place = graph.build.emit("Mod", (whole, graph.build.scalar(1 << dtype.bits, _I32)), whole.type)
+    whole = e.cast(code, _I32)
+    place = e.emit("Mod", whole, e.const(whole, 1 << dtype.bits))
     values = _magnitudes(dtype)
-    table = graph.build.constant(np.array([*values, *(-m for m in values)], np.float32), _F32)
-    result = graph.build.emit("Gather", (table, place), tensor_type(_F32, code.type.shape))
-    return graph.build.cast(result, STORAGE)
+    table = code.graph.build.constant(np.array([*values, *(-m for m in values)], np.float32), _F32)
+    return e.cast(e.emit("Gather", table, place, shape=code.type.shape), STORAGE)

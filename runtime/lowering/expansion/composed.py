@@ -20,7 +20,6 @@ from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.shared.attention import padded, size
 from graphcore.ops.shared.dims import Size, shape_vector
 from graphcore.ops.shared.quantized_products import (
@@ -216,18 +215,13 @@ def _tree(node: Node, terms: Sequence[Symbol]) -> Symbol:
     for place, (s, minus) in enumerate(zip(level, negated, strict=True)):
         if minus:
             if s.id not in opposite:
-                opposite[s.id] = s.graph.build.emit("Neg", (s,), tensor_type(dtype, s.shape))
+                opposite[s.id] = e.emit("Neg", s)
             level[place] = opposite[s.id]
     operator = _OPERATORS[node.op_type]
     while len(level) > 1:
-        pairs = [_combine(operator, a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        pairs = [e.emit(operator, a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
         level = pairs + level[len(pairs) * 2 :]
     return level[0]
-
-
-def _combine(operator: str, a: Symbol, b: Symbol) -> Symbol:
-    shape = broadcast_shapes([a.shape, b.shape])
-    return a.graph.build.emit(operator, (a, b), tensor_type(a.dtype, shape))
 
 
 # Products of quantised x with constant weights: onnxruntime's MatMulIntegerToFloat.
@@ -244,20 +238,14 @@ Packed = dict[Key, tuple[Symbol, ...]]
 """Packed weights by the arrays they are made from: a weight that several nodes share is packed once."""
 
 
-def dynamic(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates: Saturates) -> Symbol:
-    """Multiply x as one tensor of uint8 by a weight of int8 or uint8."""
+def dynamic(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates: Saturates, count: int) -> Symbol:
+    """Multiply x by a weight of int8 or uint8. count: of digits of uint8 for x, whose products read the same weight."""
     values, scales, *zeros = arrays
     dtype, x = x.dtype, e.cast(x, _F32)
-    weight = _once((*key, "dynamic"), done, lambda: _packed_weight(x, saturates, values, scales, *zeros))
-    a = levels(x)
-    return e.cast(_product(a.numbers, a.scale, a.zero, weight), dtype)
-
-
-def half_split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates: Saturates) -> Symbol:
-    """Multiply x in two digits by a weight of int8 or uint8: both products read the same weight."""
-    values, scales, *zeros = arrays
-    dtype, x = x.dtype, e.cast(x, _F32)
-    weight = _once((*key, "dynamic"), done, lambda: _packed_weight(x, saturates, values, scales, *zeros))
+    weight = once((*key, "dynamic"), done, lambda: _packed_weight(x, saturates, values, scales, *zeros))
+    if count == 1:
+        whole = levels(x)
+        return e.cast(_product(whole.numbers, whole.scale, whole.zero, weight), dtype)
     a = digits(x)
     coarse = _product(a.first, a.scale, a.zero, weight)
     fine = _product(a.second, a.finer, e.const(x, MIDDLE, _BYTE), weight)
@@ -268,10 +256,10 @@ def split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates:
     """Multiply x in two digits by a weight in two digits, without the product of the second digits."""
     values, scales = arrays
     dtype, x = x.dtype, e.cast(x, _F32)
-    coarse, *zeros = _once(
+    coarse, *zeros = once(
         (*key, "first"), done, lambda: _packed_weight(x, saturates, values[0], scales * np.float32(BASE))
     )
-    fine = _once((*key, "second"), done, lambda: _packed_weight(x, saturates, values[1], scales))
+    fine = once((*key, "second"), done, lambda: _packed_weight(x, saturates, values[1], scales))
     a = digits(x)
     result = _product(a.first, a.scale, a.zero, (coarse, *zeros))
     rest = _product(a.first, a.scale, a.zero, fine)
@@ -281,7 +269,8 @@ def split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates:
     return e.cast(e.emit("Add", result, rest, shape=result.shape), dtype)
 
 
-def _once(key: Key, done: Packed, make: Callable[[], tuple[Symbol, ...]]) -> tuple[Symbol, ...]:
+def once(key: Key, done: Packed, make: Callable[[], tuple[Symbol, ...]]) -> tuple[Symbol, ...]:
+    """Return the values of a key, which are made on first use."""
     if key not in done:
         done[key] = make()
     return done[key]

@@ -24,7 +24,7 @@ from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
 from graphcore.quantization.tensors import BLOCKS, ENCODINGS, Array, QuantizedTensor, packed, parts_of
 from graphcore.runtime.lowering.expansion import composed
-from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key
+from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key, once
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.support.source_lines import OfFile
@@ -55,8 +55,7 @@ def build_product(node: Node, inputs: Sequence[Symbol | None], rules: Legality, 
         count = attributes.get("digits", 1)
         if key is None or not rules.target.packs_weights:
             return composed.unsaturated(x, values, parts, saturates, count) if rules.decomposes else None
-        of_integers = composed.half_split if count == 2 else composed.dynamic
-        return of_integers(x, arrays, key, done, saturates)
+        return composed.dynamic(x, arrays, key, done, saturates, count)
     if x is not None and how[0] == "int8_split" and is_summed(values):
         if key is not None and rules.target.packs_weights:
             return composed.split(x, arrays, key, done, saturates)
@@ -69,16 +68,12 @@ def build_product(node: Node, inputs: Sequence[Symbol | None], rules: Legality, 
         make = computed if rules.decomposes else dequantized
         weight = make(how[0], values, parts, *how[1:])
     else:
-        if (*key, "standard") not in done:
-            done[*key, "standard"] = (dequantized(how[0], values, parts, *how[1:]),)
-        (weight,) = done[*key, "standard"]
+        (weight,) = once((*key, "standard"), done, lambda: (dequantized(how[0], values, parts, *how[1:]),))
     return weight if x is None else product(x, weight)
 
 
 def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
-    if (*key, "floats") not in done:
-        done[*key, "floats"] = (values.graph.build.constant(tensor.dequantize(), _F32),)
-    return done[*key, "floats"][0]
+    return once((*key, "floats"), done, lambda: (values.graph.build.constant(tensor.dequantize(), _F32),))[0]
 
 
 def _product(
@@ -113,11 +108,11 @@ def _tensor(attributes: Mapping[str, Any], arrays: Sequence[Any]) -> QuantizedTe
 
 def _by_floats(x: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
     """Build a product with the weight dequantised while lowering."""
-    key = (*key, x.dtype)
-    if key not in done:
-        transposed = np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy)
-        done[key] = (x.graph.build.constant(transposed, x.dtype),)
-    (weight,) = done[key]
+
+    def transposed() -> tuple[Symbol]:
+        return (x.graph.build.constant(np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy), x.dtype),)
+
+    (weight,) = once((*key, x.dtype), done, transposed)
     return e.emit("MatMul", x, weight, shape=x.shape[:-1] + weight.shape[1:])
 
 
@@ -224,14 +219,13 @@ def _of_blocks(tensor: QuantizedTensor, bits: int) -> _KernelWeight:
 #
 # onnxruntime has such a fusion for products of floats, but for quantised ones only if it quantised them itself.
 
-_MICROSOFT = "com.microsoft"
 _POSITIONS = {"MatMulIntegerToFloat": 6, "MatMulNBits": 5}
 """The position of the bias. Operands before it may be omitted."""
 
 
 def may_fuse(summary: Summary) -> bool:
     """Return True if a graph or one of its bodies has such products."""
-    return any((op_type, _MICROSOFT) in summary.operators for op_type in _POSITIONS)
+    return any((op_type, MICROSOFT) in summary.operators for op_type in _POSITIONS)
 
 
 def fuse(parts: Sequence[Graph]) -> bool:
@@ -244,7 +238,7 @@ def fuse(parts: Sequence[Graph]) -> bool:
 
 
 def _fuse(graph: Graph) -> bool:
-    if not any(node.op_type in _POSITIONS and node.domain == _MICROSOFT for node in graph.nodes):
+    if not any(node.op_type in _POSITIONS and node.domain == MICROSOFT for node in graph.nodes):
         return False
     uses = Counter(s.id for node in graph.nodes for s in node.inputs if s is not None)
     uses.update(s.id for s in graph.outputs)
@@ -291,7 +285,7 @@ def _fuse_bias(node: Node, uses: Counter[int]) -> bool:
 
 def _accepts_bias(node: Node, bias: Symbol) -> bool:
     position = _POSITIONS.get(node.op_type)
-    if position is None or node.domain != _MICROSOFT or len(node.inputs) > position:
+    if position is None or node.domain != MICROSOFT or len(node.inputs) > position:
         return False
     result = node.outputs[0]
     return result.dtype is bias.dtype and bool(result.rank) and result.shape[-1] == bias.shape[0]

@@ -31,6 +31,7 @@ from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.expansion import composed, packed_weights
+from graphcore.runtime.lowering.expansion.composed import MICROSOFT
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.types.dims import Dim
@@ -40,7 +41,6 @@ from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 NOTE = "graphcore.many_rows"
 """The metadata key of a graph, or a file, whose products of 4 bits may take either form: "int8"."""
 
-MICROSOFT = "com.microsoft"
 _SWITCHED_OP = ("MatMulNBits", MICROSOFT)
 _F32 = DType.float32
 _MIN_SHARED_BYTES = 256
@@ -400,13 +400,8 @@ def _has_expansion(node: Node, rules: Legality) -> bool:
 
 
 def computes(node: Node, rules: Legality) -> bool:
-    """Return True if the existing kernel of a node's operator computes this node."""
-    return (
-        not rules.decomposes
-        or bool(node.domain)
-        or node.op_type not in PARTIAL_KERNELS
-        or PARTIAL_KERNELS[node.op_type].is_native(node)
-    )
+    """Return True if the existing kernel of one of ONNX's operators computes this node."""
+    return not rules.decomposes or node.op_type not in PARTIAL_KERNELS or PARTIAL_KERNELS[node.op_type].is_native(node)
 
 
 def _by_kernel(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> tuple[Symbol, ...] | None:

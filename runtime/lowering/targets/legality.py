@@ -7,15 +7,18 @@ model's opset, and its values are what docs/numbers.md promises (`compute_dtypes
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import TargetName
+from graphcore.ir.symbol import Symbol
 from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.targets import TARGETS, Target
 from graphcore.runtime.lowering.targets.compute_dtypes import UNROUNDED
 from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, of_kernel, on_switching
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
 
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype selects the kernel, if not the first; the result has that dtype too."""
@@ -25,6 +28,15 @@ CONTROL = having(Trait.BODIES) - {"SequenceMap"}  # a function of ONNX, without 
 
 BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 """Operators whose kernel is selected by the dtype of the result."""
+
+
+def kernel_dtype(op_type: str, inputs: Sequence[Symbol | None], results: Sequence[Type]) -> DType | None:
+    """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
+    position = PRIMARY.get(op_type, 0)
+    chosen: Type | None = results[0] if results else None
+    if op_type not in BY_RESULT and position < len(inputs) and (operand := inputs[position]) is not None:
+        chosen = operand.type
+    return chosen.dtype if isinstance(chosen, TensorType) else None
 
 
 class Legality:

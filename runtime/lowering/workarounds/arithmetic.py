@@ -10,8 +10,15 @@ import numpy as np
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol, present
-from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import Pass, built_here, hide_operand, node_workaround
+from graphcore.ir.transform.walk import constant_array, node_of
+from graphcore.runtime.lowering.passes import (
+    Pass,
+    built_here,
+    hidden,
+    node_workaround,
+    of_onnx,
+    operand_workaround,
+)
 from graphcore.runtime.lowering.workarounds.dequantized import NEUTRAL, dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -166,17 +173,10 @@ def _write_clipped(graph: Graph, node: Node) -> None:
 def _clipped(graph: Graph) -> Iterable[Node]:
     """Return the Relus of float64, except imported ones, that a Clip reads."""
     relus: dict[int, Node] = {}
-    for node in graph.nodes:
-        if node.op_type == "Clip" and not node.domain and node.inputs[0] is not None:
-            relu = node.inputs[0].producer
-            if (
-                isinstance(relu, Node)
-                and relu.op_type == "Relu"
-                and not relu.domain
-                and relu.outputs[0].dtype is DType.float64
-                and type(relu.origin) is not Imported
-            ):
-                relus[id(relu)] = relu
+    for node in of_onnx(graph, {"Clip"}):
+        relu = node_of(node.inputs[0], "Relu")
+        if relu is not None and relu.outputs[0].dtype is DType.float64 and type(relu.origin) is not Imported:
+            relus[id(relu)] = relu
     return relus.values()
 
 
@@ -193,31 +193,19 @@ CLIPPED_RELU = node_workaround(
 # Keep a Sigmoid of float64 apart from a product: some releases fuse the two to a QuickGelu, which has only float32.
 
 
-def _products(graph: Graph) -> Iterator[Node]:
-    """Yield the products with a Sigmoid of float64."""
-    return (node for node in built_here(graph, {"Mul"}) if any(map(_is_sigmoid, node.inputs)))
-
-
-def _write_gelu(graph: Graph, node: Node) -> None:
-    for place, operand in enumerate(node.inputs):
-        if _is_sigmoid(operand):
-            hide_operand(graph, node, place)
-
-
 def _is_sigmoid(symbol: Symbol | None) -> bool:
-    node = None if symbol is None else symbol.producer
-    if not isinstance(node, Node) or node.op_type != "Sigmoid" or node.domain:
-        return False
-    return node.outputs[0].dtype is DType.float64
+    node = node_of(symbol, "Sigmoid")
+    return node is not None and node.outputs[0].dtype is DType.float64
 
 
-QUICK_GELU = node_workaround(
+QUICK_GELU = operand_workaround(
     "optimiser QuickGeluFusion",
     "Sigmoid, Mul",
     "the optimiser fuses both to an operator that has no kernel in float64",
     {"Sigmoid"},
-    _products,
-    _write_gelu,
+    lambda graph: built_here(graph, {"Mul"}),
+    lambda node: [place for place, operand in enumerate(node.inputs) if _is_sigmoid(operand)],
+    hidden,
 )
 
 

@@ -13,7 +13,7 @@ from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform import walk
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround, of_onnx
+from graphcore.runtime.lowering.passes import built_here, hidden, node_workaround, of_onnx, operand_workaround
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -25,11 +25,10 @@ def _lacks_zero_point(node: Node) -> bool:
 
 def _without_zero_point(graph: Graph) -> Iterator[Node]:
     """Yield the nodes without a zero point, including those of imported models."""
-    for node in graph.nodes:
-        if node.op_type == "DequantizeLinear" and not node.domain and _lacks_zero_point(node):
-            x = node.inputs[0]
-            if x is not None and isinstance(x.type, TensorType) and x.dtype is not DType.uint8:
-                yield node
+    for node in of_onnx(graph, {"DequantizeLinear"}):
+        x = node.inputs[0] if _lacks_zero_point(node) else None
+        if x is not None and isinstance(x.type, TensorType) and x.dtype is not DType.uint8:
+            yield node
 
 
 def _add_zero_point(graph: Graph, node: Node) -> None:
@@ -208,21 +207,23 @@ def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], output_ids:
     return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, output_ids)) for n in after)
 
 
-INT8 = node_workaround(
+INT8 = operand_workaround(
     "optimiser QDQS8ToU8Transformer",
     "DequantizeLinear before a move",
     "the optimiser turns int8 into uint8 but not the attribute that says int8",
     {"DequantizeLinear"},
     _moves,
-    lambda graph, node: hide_operand(graph, node, 0),
+    lambda node: (0,),
+    hidden,
 )
-MOVED = node_workaround(
+MOVED = operand_workaround(
     "optimiser QDQPropagationTransformer",
     "DequantizeLinear before a move",
     "the optimiser quantises to int32, for which there is no kernel, or signed integers to uint8",
     {"DequantizeLinear"},
     lambda graph: filter(is_requantised, built_here(graph, _QUANTIZED_MOVES)),
-    lambda graph, node: hide_operand(graph, node, 0),
+    lambda node: (0,),
+    hidden,
 )
 
 
@@ -284,20 +285,19 @@ def _is_supported(node: Node, place: int, source: Node) -> bool:
     return node.op_type == "MatMul" and axis == 1
 
 
-def _hide_dequantised(graph: Graph, node: Node) -> None:
-    """Hide all dequantised operands: a product of one such factor is another trap, which rounds the other factor."""
-    for place, operand in enumerate(node.inputs):
-        if _dequantizing(operand) is not None:
-            hide_operand(graph, node, place)
+def _dequantised(node: Node) -> Iterator[int]:
+    """Yield all dequantised operands: a product of one such factor is another trap, which rounds the other factor."""
+    return (place for place, operand in enumerate(node.inputs) if _dequantizing(operand) is not None)
 
 
-SCALES = node_workaround(
+SCALES = operand_workaround(
     "optimiser QDQSelectorActionTransformer",
     "DequantizeLinear by scales along an axis",
     "the optimiser multiplies integers whose scales its kernels do not support",
     {"DequantizeLinear"},
     lambda graph: filter(has_scales, built_here(graph, _FUSED)),
-    _hide_dequantised,
+    _dequantised,
+    hidden,
 )
 
 
@@ -331,7 +331,7 @@ def _quantised_bits(node: Node) -> int:
 def _hide_float(graph: Graph, node: Node) -> None:
     """Put a Sum of one term on the side of the floats."""
     if node.op_type == "QuantizeLinear":
-        hide_operand(graph, node, 0)
+        change(node, inputs=(hidden(graph, node, 0), *node.inputs[1:]))
         return
     result = graph.build.emit("DequantizeLinear", node.inputs, node.outputs[0].type, dict(node.attributes))
     change(node, op_type="Sum", inputs=(result,), attributes={})

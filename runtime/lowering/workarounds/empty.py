@@ -15,7 +15,7 @@ from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import node_workaround, of_onnx, sizes_type, workaround
+from graphcore.runtime.lowering.passes import node_workaround, of_onnx, operand_workaround, sizes_type, workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -233,15 +233,13 @@ _LEADING = 2
 """The number of leading axes of filters that are channels."""
 
 
-def _filters_without_elements(graph: Graph) -> Iterator[Node]:
-    for node in of_onnx(graph, _FILTERS):
-        filters = node.inputs[_FILTERS[node.op_type]]
-        if filters is not None and isinstance(filters.type, TensorType) and _may_be_empty(filters.shape, _LEADING):
-            yield node
+def _filters_without_elements(node: Node) -> Iterator[int]:
+    filters = node.inputs[_FILTERS[node.op_type]]
+    if filters is not None and isinstance(filters.type, TensorType) and _may_be_empty(filters.shape, _LEADING):
+        yield _FILTERS[node.op_type]
 
 
-def _write_kernel(graph: Graph, node: Node) -> None:
-    place = _FILTERS[node.op_type]
+def _write_kernel(graph: Graph, node: Node, place: int) -> Symbol:
     w = present(node.inputs[place])
     if w.shape.is_ranked and any(dim.is_static and not int(dim) for dim in w.shape[_LEADING:]):
         raise GraphError(
@@ -256,15 +254,15 @@ def _write_kernel(graph: Graph, node: Node) -> None:
     least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
     shape = b.emit("Concat", (front, least), sizes_type(count), {"axis": 0})
     # Without allowzero a size of 0 keeps the size of the operand, for the channels.
-    reshaped = b.emit("Reshape", (w, shape), w.type)
-    change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
+    return b.emit("Reshape", (w, shape), w.type)
 
 
-KERNELS = node_workaround(
+KERNELS = operand_workaround(
     "Conv without a kernel",
     "Conv, ConvInteger, QLinearConv",
     "on filters without elements along an axis kernels never end, or return uninitialised memory",
     _FILTERS,
+    lambda graph: of_onnx(graph, _FILTERS),
     _filters_without_elements,
     _write_kernel,
 )
@@ -369,33 +367,32 @@ IMAGES = node_workaround(
 # If the sizes are known at run time only, a Reshape to one element fails with an error.
 
 
-def _limits(node: Node) -> Iterator[tuple[int, Symbol]]:
-    """Yield the limits of a node that may have no elements, with their positions."""
+def _limits(node: Node) -> Iterator[int]:
+    """Yield the positions of the limits of a node that may have no elements."""
     for place, x in enumerate(node.inputs):
         if place > 1 and x is not None and isinstance(x.type, TensorType) and _may_be_empty(x.shape):
-            yield place, x
+            yield place
 
 
-def _write_limits(graph: Graph, node: Node) -> None:
-    inputs = [*node.inputs]
-    for place, x in _limits(node):
-        if x.shape.is_ranked and any(dim == 0 for dim in x.shape):
-            raise GraphError(
-                "NonMaxSuppression: a limit has no elements, but onnxruntime reads one",
-                operands={f"input {place}": x},
-                help="pass one number, or leave the operand out",
-            )
-        inputs[place] = graph.build.emit("Reshape", (x, graph.build.vector([1])), TensorType(x.dtype, [1]))
-    change(node, inputs=tuple(inputs))
+def _write_limit(graph: Graph, node: Node, place: int) -> Symbol:
+    x = present(node.inputs[place])
+    if x.shape.is_ranked and any(dim == 0 for dim in x.shape):
+        raise GraphError(
+            "NonMaxSuppression: a limit has no elements, but onnxruntime reads one",
+            operands={f"input {place}": x},
+            help="pass one number, or leave the operand out",
+        )
+    return graph.build.emit("Reshape", (x, graph.build.vector([1])), TensorType(x.dtype, [1]))
 
 
-LIMITS = node_workaround(
+LIMITS = operand_workaround(
     "limits of NonMaxSuppression without elements",
     "NonMaxSuppression",
     "the kernel reads a limit from an operand without elements",
     {"NonMaxSuppression"},
-    lambda graph: (n for n in of_onnx(graph, {"NonMaxSuppression"}) if any(_limits(n))),
-    _write_limits,
+    lambda graph: of_onnx(graph, {"NonMaxSuppression"}),
+    _limits,
+    _write_limit,
 )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
-from graphcore.runtime.lowering.passes import built_here, node_workaround
+from graphcore.ir.transform.walk import node_of
+from graphcore.runtime.lowering.passes import built_here, node_workaround, of_onnx, operand_workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -32,84 +33,79 @@ def is_cast_transpose(x: Symbol | None) -> bool:
 
     The runtime adds casts around products of halves, for which it has no kernels.
     """
-    source, is_cast = None if x is None else x.producer, x is not None and x.dtype in _HALVES
-    if isinstance(source, Node) and source.op_type == "Cast" and source.inputs[0] is not None:
-        source, is_cast = source.inputs[0].producer, True
-    if not is_cast or not isinstance(source, Node) or source.op_type != "Transpose" or source.domain:
+    cast = node_of(x, "Cast")
+    if cast is None and (x is None or x.dtype not in _HALVES):
+        return False
+    source = node_of(x if cast is None else cast.inputs[0], "Transpose")
+    if source is None:
         return False
     x = source.outputs[0]
     return x.shape.is_ranked and moves_first(source.attributes.get("perm") or range(x.rank)[::-1])
 
 
-def _products(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs)))
+def _unsqueezed(graph: Graph, x: Symbol) -> Symbol:
+    """Return a value with another axis in front."""
+    shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
+    return graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
 
 
-def _insert_unsqueeze(graph: Graph, node: Node) -> None:
-    """Put an Unsqueeze and a Squeeze before such operands, which have no effect and which no optimiser removes."""
-    b, inputs = graph.build, [*node.inputs]
-    for place, x in enumerate(inputs):
-        if x is not None and is_cast_transpose(x):
-            shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
-            wide = b.emit("Unsqueeze", (x, b.vector([0])), tensor_type(x.dtype, shape))
-            inputs[place] = b.emit("Squeeze", (wide, b.vector([0])), x.type)
-    change(node, inputs=tuple(inputs))
+def _insert_unsqueeze(graph: Graph, node: Node, place: int) -> Symbol:
+    """Put an Unsqueeze and a Squeeze before an operand, which have no effect and which no optimiser removes."""
+    x = present(node.inputs[place])
+    return graph.build.emit("Squeeze", (_unsqueezed(graph, x), graph.build.vector([0])), x.type)
 
 
-CAST = node_workaround(
+CAST = operand_workaround(
     "optimiser MatmulTransposeFusion of casts",
     "Transpose, Cast, MatMul",
     "the optimiser crashes on a Cast between a Transpose of batches and a product",
     {"Transpose"},
-    _products,
+    lambda graph: (node for node in graph.nodes if node.op_type in PRODUCTS),
+    lambda node: [place for place, operand in enumerate(node.inputs) if is_cast_transpose(operand)],
     _insert_unsqueeze,
     in_standard=True,
 )
 
 
 def _cubic(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        if node.op_type == "Resize" and not node.domain and node.attributes.get("mode") == "cubic":
-            x = node.inputs[0]
-            if x is not None and x.shape.is_ranked and x.rank == 4:
-                yield node
+    for node in of_onnx(graph, {"Resize"}):
+        x = node.inputs[0] if node.attributes.get("mode") == "cubic" else None
+        if x is not None and x.shape.is_ranked and x.rank == 4:
+            yield node
 
 
-def _insert_depth_to_space(graph: Graph, node: Node) -> None:
+def _insert_depth_to_space(graph: Graph, node: Node, place: int) -> Symbol:
     """Put a DepthToSpace with blocks of 1 before a Resize: TransposeOptimizer moves nothing past it."""
-    x = present(node.inputs[0])
-    change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
+    x = present(node.inputs[place])
+    return graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1})
 
 
-CUBIC = node_workaround(
+CUBIC = operand_workaround(
     "optimiser TransposeOptimizer",
     "Transpose and cubic Resize",
     "the optimiser moves a Transpose past a Resize, which has a kernel for the last two axes only",
     {"Transpose"},
     _cubic,
+    lambda node: (0,),
     _insert_depth_to_space,
     in_standard=True,
 )
 
 
-def _is_transpose_of_parts(node: object) -> bool:
-    """Return True if a node is a Transpose of a dtype of 2 or 4 bits, for which there is no Identity."""
-    return (
-        isinstance(node, Node)
-        and node.op_type == "Transpose"
-        and not node.domain
-        and 1 < node.outputs[0].dtype.bits < 8
-    )
+def _is_transpose_of_parts(symbol: Symbol | None) -> bool:
+    """Return True if a value of a dtype of 2 or 4 bits, for which there is no Identity, comes from a Transpose."""
+    node = node_of(symbol, "Transpose")
+    return node is not None and 1 < node.outputs[0].dtype.bits < 8
 
 
 def _repeated(graph: Graph) -> Iterator[Node]:
     outputs = {symbol.id for symbol in graph.outputs}
     for node in graph.nodes:
-        if node.outputs[0].id in outputs and _is_transpose_of_parts(node):
+        if node.outputs[0].id in outputs and _is_transpose_of_parts(node.outputs[0]):
             x = node.inputs[0]
-            while x is not None and isinstance(x.producer, Node) and x.producer.op_type == "Cast":
-                x = x.producer.inputs[0]
-            if x is not None and _is_transpose_of_parts(x.producer):
+            while (cast := node_of(x, "Cast")) is not None:
+                x = cast.inputs[0]
+            if _is_transpose_of_parts(x):
                 yield node
 
 
@@ -165,14 +161,12 @@ def is_of_narrow(node: Node) -> bool:
 
 def _shape_of_unsqueezed(graph: Graph, node: Node) -> None:
     (x,) = map(present, node.inputs)
-    shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
-    wide = graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
     # Negative positions count from the end and stay.
     moved = {key: at + 1 if at >= 0 else at for key, at in node.attributes.items() if key in ("start", "end")}
     start = moved.pop("start", 1)
     if start < 0 and x.shape.is_ranked:
         start = max(start, -x.rank)
-    change(node, inputs=(wide,), attributes={"start": start, **moved})
+    change(node, inputs=(_unsqueezed(graph, x),), attributes={"start": start, **moved})
 
 
 CAST_BEFORE_SHAPE = node_workaround(

@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, sizes_type
+from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, operand_workaround, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
@@ -27,8 +27,8 @@ _FILTERS = {"AveragePool": None, "Conv": 1, "ConvInteger": 1, "LpPool": None, "M
 
 
 def _affected_windows(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        if node.op_type in _FILTERS and not node.domain and node.attributes.get("auto_pad", "").startswith("SAME"):
+    for node in of_onnx(graph, _FILTERS):
+        if node.attributes.get("auto_pad", "").startswith("SAME"):
             if any(n != 1 for n in node.attributes.get("dilations", ())) or _has_gaps(node):
                 yield node
 
@@ -174,33 +174,29 @@ def _min_axes(node: Node) -> Mapping[int, int]:
     return MIN_AXES.get(key) or OLDER.get(key) or {}
 
 
-def _unranked_operands(node: Node) -> Iterator[tuple[int, Symbol, int]]:
-    """Yield the operands whose axes must be counted, with their positions and minimum numbers of axes."""
-    for place, minimum in _min_axes(node).items():
+def _unranked_operands(node: Node) -> Iterator[int]:
+    """Yield the positions of the operands whose axes must be counted."""
+    for place in _min_axes(node):
         x = node.inputs[place] if place < len(node.inputs) else None
         if x is not None and isinstance(x.type, TensorType) and not x.type.shape.is_ranked:
-            yield place, x, minimum
+            yield place
 
 
-def _count_axes(graph: Graph, node: Node) -> None:
-    b = graph.build
-    inputs = [*node.inputs]
-    for place, x, minimum in _unranked_operands(node):
-        last = b.vector([minimum])
-        inputs[place] = b.emit("Squeeze", (b.emit("Unsqueeze", (x, last), x.type), last), x.type)
-    change(node, inputs=tuple(inputs))
+def _count_axes(graph: Graph, node: Node, place: int) -> Symbol:
+    b, x = graph.build, present(node.inputs[place])
+    last = b.vector([_min_axes(node)[place]])
+    return b.emit("Squeeze", (b.emit("Unsqueeze", (x, last), x.type), last), x.type)
 
 
 def _workaround(trap: str, minima: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
     signs = [op_type for _, op_type in minima]
-    return node_workaround(
+    return operand_workaround(
         trap,
         ", ".join(signs),
         "kernels crash on operands of fewer axes than the operator has",
         signs,
-        lambda graph: (
-            n for n in graph.nodes if (n.domain, n.op_type) in minima and any(True for _ in _unranked_operands(n))
-        ),
+        lambda graph: (node for node in graph.nodes if (node.domain, node.op_type) in minima),
+        _unranked_operands,
         _count_axes,
     )
 
@@ -266,11 +262,10 @@ _UNRANKED = frozenset({"Loop", "SequenceAt"})
 """Operators whose results have no rank for onnxruntime, measured in 1.24.4 to 1.32.0; it knows those of If and Scan."""
 
 
-def _resized(graph: Graph) -> Iterator[Node]:
-    for node in of_onnx(graph, ("Resize",)):
-        sizes = node.inputs[3] if len(node.inputs) > 3 else None
-        if sizes is not None and present(node.inputs[0]).shape.is_ranked and _is_of_unranked(sizes):
-            yield node
+def _sizes_of_unranked(node: Node) -> Iterator[int]:
+    sizes = node.inputs[3] if len(node.inputs) > 3 else None
+    if sizes is not None and present(node.inputs[0]).shape.is_ranked and _is_of_unranked(sizes):
+        yield 3
 
 
 def _is_of_unranked(sizes: Symbol) -> bool:
@@ -291,20 +286,18 @@ def _is_of_unranked(sizes: Symbol) -> bool:
     return False
 
 
-def _state_count(graph: Graph, node: Node) -> None:
-    *others, sizes = node.inputs
-    assert sizes is not None
+def _state_count(graph: Graph, node: Node, place: int) -> Symbol:
     count = len(node.attributes.get("axes") or present(node.inputs[0]).shape)
-    stated = graph.build.emit("Reshape", (sizes, graph.build.vector([count])), sizes_type(count))
-    change(node, inputs=(*others, stated))
+    return graph.build.emit("Reshape", (node.inputs[place], graph.build.vector([count])), sizes_type(count))
 
 
-RESIZED = node_workaround(
+RESIZED = operand_workaround(
     "Resize to sizes of a tensor of unknown rank",
     "Resize with computed sizes",
     "inference takes sizes of leading axes for none and refuses the model",
     ("Resize",),
-    _resized,
+    lambda graph: of_onnx(graph, ("Resize",)),
+    _sizes_of_unranked,
     _state_count,
     in_standard=True,
 )

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant
 from graphcore.runtime.quantizer.layers import convolutions, recurrent
 from graphcore.runtime.quantizer.layers.replacing import NodeReplacement, Ranges, replaced
-from graphcore.runtime.quantizer.plan import Candidate, Selection
+from graphcore.runtime.quantizer.plan import Candidate, Selection, refused
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.weights import Choices, weight_of
+
+_OPERATORS = convolutions.OPERATORS | recurrent.OPERATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,9 @@ class QuantizedLayers:
 
     def merged(self, others: Report) -> Report:
         """Return a report with the rows of all candidates in order. others: those of the products."""
-        rest = iter(row for row in others.rows if row.operator not in convolutions.OPERATORS | recurrent.OPERATORS)
-        count = len(self.rows) + sum(
-            row.operator not in convolutions.OPERATORS | recurrent.OPERATORS for row in others.rows
-        )
-        rows = [self.rows[i] if i in self.rows else next(rest) for i in range(count)]
+        products = [row for row in others.rows if row.operator not in _OPERATORS]
+        rest = iter(products)
+        rows = [self.rows[i] if i in self.rows else next(rest) for i in range(len(self.rows) + len(products))]
         return Report(others.scheme, tuple(rows))
 
 
@@ -59,36 +58,24 @@ def layered(
     forms: dict[int, NodeReplacement] = {}
     for place, candidate in enumerate(candidates):
         node = candidate.node
-        if node.op_type not in convolutions.OPERATORS | recurrent.OPERATORS:
+        if node.op_type not in _OPERATORS:
             continue
         is_recurrent = node.op_type in recurrent.OPERATORS
-        refusal = chosen.refusal(candidate)
-        replacements: Mapping[int, NodeReplacement] = {}
-        size, error, reason, scheme = 0, 0.0, refusal, ""
-        if not refusal and is_recurrent:
-            reason = recurrent.misfit(node, choices)
-            outcome = reason or recurrent.try_replacement(node, choices)
+        size, error, reason, scheme = 0, 0.0, chosen.refusal(candidate), ""
+        if not reason:
+            if is_recurrent:
+                outcome, scheme = recurrent.replacements(node, choices), choices.scheme.name
+                has_form = not recurrent.is_small(node)
+            else:
+                outcome, scheme = convolutions.replacements(graph, node, choices, ranges), convolutions.SCHEME
+                has_form = ranges is not None and not convolutions.is_small(node)
             if isinstance(outcome, str):
-                reason = outcome
+                reason, scheme = outcome, ""
+                if strict and has_form and choices.scheme.name == "int8_dynamic":
+                    raise refused(candidate, reason)
             else:
                 own, size, error = outcome
-                replacements, scheme = {id(node): own}, choices.scheme.name
-        elif not refusal:
-            reason = convolutions.misfit(node, choices, ranges)
-            if not reason and ranges is not None:
-                replacements, size, error = convolutions.replacements(graph, node, choices, ranges)
-                scheme = convolutions.SCHEME
-        if is_recurrent:
-            has_form = not recurrent.is_small(node)
-        else:
-            has_form = ranges is not None and not convolutions.is_small(node)
-        if reason and strict and not refusal and has_form and choices.scheme.name == "int8_dynamic":
-            raise GraphError(
-                f"quantize: {node.op_type} {node.outputs[0].name!r} cannot be quantised: {reason}",
-                operands={"weight": candidate.weight.root, "result": node.outputs[0]},
-                help=f"leave it out: exclude={candidate.layer or node.outputs[0].name!r}",
-            )
-        forms.update(replacements)
+                forms.update(own)
         rows[place] = _row(candidate, scheme, reason, size, error)
         step()
     return QuantizedLayers(replaced(graph, forms) if forms else graph, rows)

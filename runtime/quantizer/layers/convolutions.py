@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,10 +18,10 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.passes.merging import readers
 from graphcore.quantization import QuantizedTensor, encode
-from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, Ranges, is_float32, length
+from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, Outcome, Ranges, is_float32, length
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -34,7 +34,7 @@ SCHEME = "int8_static"
 """The name in a report: the ranges of activations are known before the graph runs."""
 
 
-def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
+def _misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     """Return why a convolution cannot be quantised, or ""."""
     if choices.scheme.name != "int8_dynamic":
         return f"{choices.scheme.name} does not quantise convolutions: int8_dynamic with samples does"
@@ -60,8 +60,11 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return True if a convolution is faster in floats."""
-    return node.op_type == "ConvTranspose" and is_small_transposed(node)
+    """Return True if a convolution is faster in floats: DepthToSpace costs more than bytes save."""
+    if node.op_type != "ConvTranspose":
+        return False
+    weight = present(node.inputs[1])
+    return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))
 
 
 class Chain:
@@ -72,13 +75,9 @@ class Chain:
         self.nodes = [node]
         for op_type in ("BatchNormalization", "Relu"):
             then = following.get(self.nodes[-1].outputs[0].id)
-            if (
-                then is not None
-                and then.op_type == op_type
-                and not then.domain
-                and (op_type == "Relu" or _is_known(then))
-            ):
-                self.nodes.append(then)
+            if then is not None and then.op_type == op_type and not then.domain:
+                if op_type == "Relu" or _is_known(then):
+                    self.nodes.append(then)
 
     @property
     def norm(self) -> Node | None:
@@ -132,10 +131,11 @@ def measured(graph: Graph) -> list[Symbol]:
     return symbols
 
 
-def replacements(
-    graph: Graph, node: Node, choices: Choices, ranges: Ranges
-) -> tuple[Mapping[int, NodeReplacement], int, float]:
+def replacements(graph: Graph, node: Node, choices: Choices, ranges: Ranges | None) -> Outcome:
     """Return the replacements of a chain's nodes by id, the bytes of the filters, and their error."""
+    reason = _misfit(node, choices, ranges)
+    if reason or ranges is None:
+        return reason
     chain = Chain(graph, node)
     filters, bias = chain.folded()
     quantized = encode(filters, "int8", axis=0, reduce_range=choices.reduce_range)
@@ -187,19 +187,17 @@ def _quantized_convolution(
 def _rounded(building: Building, x: Symbol, step: Step) -> Symbol:
     """Quantise x to bytes and dequantise it; return x if it already is, with the same step."""
     build = building.graph.build
-    producer = x.producer
-    if isinstance(producer, Node) and producer.op_type == "DequantizeLinear" and not producer.domain:
-        scale, zero = (constant_array(s) for s in producer.inputs[1:3]) if len(producer.inputs) > 2 else (None, None)
+    producer = node_of(x, "DequantizeLinear")
+    if producer is not None and len(producer.inputs) > 2:
+        scale, zero = (constant_array(s) for s in producer.inputs[1:3])
         if scale is not None and zero is not None and scale.ndim == 0:
             if (float(scale), int(zero)) == (float(step[0]), int(step[1])):
                 return x
     key = "rounded", id(x), float(step[0]), int(step[1])
-    dequantized = building.cached.get(key)
-    if dequantized is None:
+    if key not in building.cached:
         numbers = _in_bytes(building, x, step)
-        dequantized = building.cached[key] = build.emit(
-            "DequantizeLinear", (numbers, *_constants(building, step)), x.type
-        )
+        building.cached[key] = build.emit("DequantizeLinear", (numbers, *_constants(building, step)), x.type)
+    dequantized: Symbol = building.cached[key]
     return dequantized
 
 
@@ -244,12 +242,6 @@ def transposed_misfit(node: Node) -> str:
         if size - begin - end + rest != stride:
             return f"its output is not {stride} times as long as its input, as the stride is: its pads do not fit"
     return ""
-
-
-def is_small_transposed(node: Node) -> bool:
-    """Return True if a ConvTranspose is faster in floats: DepthToSpace costs more than bytes save."""
-    weight = present(node.inputs[1])
-    return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))
 
 
 def phases(node: Node) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor
-from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, length
+from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, Outcome, is_float32, length
+from graphcore.runtime.quantizer.plan import reason_of
 from graphcore.runtime.quantizer.weights import Choices, TransformedWeight, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -33,7 +34,7 @@ hidden]."""
 _KERNEL = "DynamicQuantizeLSTM"
 
 
-def misfit(node: Node, choices: Choices) -> str:
+def _misfit(node: Node, choices: Choices) -> str:
     """Return why an LSTM, GRU or RNN cannot be quantised, or ""."""
     scheme, op_type = choices.scheme, node.op_type
     if not scheme.is_dynamic or scheme.encoding != "int8" or scheme.digits != 1:
@@ -42,8 +43,7 @@ def misfit(node: Node, choices: Choices) -> str:
         return f"{op_type} is quantised with the default symmetric=True only"
     if node.attributes.get("layout", 0):
         return f"it has layout=1; {op_type} is quantised with layout=0 only"
-    x = node.inputs[0]
-    if x is None or not isinstance(x.type, TensorType) or x.dtype is not DType.float32:
+    if not is_float32(node.inputs[0]):
         return f"its input is not float32; {op_type} is quantised in float32 only"
     if any(weight_of(node.inputs[position]) is None for position in WEIGHTS):
         return (
@@ -55,55 +55,45 @@ def misfit(node: Node, choices: Choices) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return True if a layer is faster in floats."""
-    return node.op_type != "LSTM" and are_small_steps(node)
+    """Return True if a layer is faster in floats: the steps of a GRU or RNN multiply so little."""
+    x, *weights = node.inputs[:3]
+    if node.op_type == "LSTM" or x is None or not x.shape.is_ranked:
+        return False
+    rows = int(x.shape[1]) if x.shape[1].is_static else 1
+    count = sum(math.prod(s.shape.static_dims[1:]) for s in weights if s is not None)
+    return count * rows < LEAST[node.op_type]
 
 
-def replacement(node: Node, choices: Choices) -> tuple[NodeReplacement, int, float]:
-    """Return the replacement of a layer, the bytes of its weights and their error, relative to their length.
-
-    Raises what `encode` does for weights that it does not take.
-    """
+def replacements(node: Node, choices: Choices) -> Outcome:
+    """Return the replacement of a layer by id, the bytes of its weights and their error."""
+    if reason := _misfit(node, choices):
+        return reason
     weights = [weight for position in WEIGHTS if (weight := weight_of(node.inputs[position])) is not None]
     arrays = [weight.array() for weight in weights]
-    if node.op_type != "LSTM":
-        return _by_steps(node, arrays, choices)
-    # As the kernel reads them, [directions, inputs, 4 * hidden], with a scale for each output or each direction.
-    encoded = [[choices.encoded(own) for own in array] for array in arrays]
-    off = sum(
-        length(tensor.dequantize() - own.astype(np.float32)) ** 2
-        for array, tensors in zip(arrays, encoded, strict=True)
-        for own, tensor in zip(array, tensors, strict=True)
-    )
+    try:
+        if node.op_type == "LSTM":
+            # As the kernel reads them, [directions, inputs, 4 * hidden], with a scale for each output or direction.
+            encoded = [[choices.encoded(own) for own in array] for array in arrays]
+            form = NodeReplacement(partial(_quantized_layer, node, weights, encoded), WEIGHTS)
+        else:
+            ways = directions(node, arrays, choices)
+            encoded = [[way.weight for way in ways], [part for way in ways for part in way.around]]
+            form = NodeReplacement(lambda building, inputs: replace_results(inputs, node, ways), (*WEIGHTS, 3))
+    except GraphcoreError as error:
+        return reason_of(error)
+    decoded = [np.concatenate([tensor.dequantize() for tensor in tensors]) for tensors in encoded]
+    off = sum(length(a - np.concatenate(b).astype(np.float32)) ** 2 for a, b in zip(decoded, arrays, strict=True))
     whole = sum(length(array) ** 2 for array in arrays)
     size = sum(tensor.nbytes for tensors in encoded for tensor in tensors)
-
-    def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
-        return _quantized_layer(building, inputs, node, weights, encoded)
-
-    return NodeReplacement(make, WEIGHTS), size, float(np.sqrt(off / whole)) if whole else 0.0
-
-
-def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[NodeReplacement, int, float]:
-    ways = directions(node, arrays, choices)
-    weights = [[way.weight for way in ways], [part for way in ways for part in way.around]]
-    off = sum(
-        length(np.concatenate([tensor.dequantize() for tensor in tensors]) - np.concatenate(array)) ** 2
-        for array, tensors in zip(arrays, weights, strict=True)
-    )
-    whole = sum(length(array) ** 2 for array in arrays)
-    size = sum(tensor.nbytes for tensors in weights for tensor in tensors)
-    skipped = (*WEIGHTS, 3)
-    form = NodeReplacement(lambda building, inputs: replace_results(inputs, node, ways), skipped)
-    return form, size, float(np.sqrt(off / whole)) if whole else 0.0
+    return {id(node): form}, size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
 def _quantized_layer(
-    building: Building,
-    inputs: Inputs,
     node: Node,
     weights: Sequence[TransformedWeight],
     encoded: Sequence[Sequence[QuantizedTensor]],
+    building: Building,
+    inputs: Inputs,
 ) -> Sequence[Symbol]:
     build = building.graph.build
     numbers: list[Symbol] = []
@@ -120,12 +110,7 @@ def _quantized_layer(
     operands = (x, *numbers, bias, lengths, first, cell, peepholes, *scales)
     attributes = {key: value for key, value in node.attributes.items() if key != "layout"}
     results = build.emit_many(_KERNEL, operands, [s.type for s in node.outputs], attributes, "com.microsoft")
-    return _with_nan(building, x, first, results)
-
-
-def _with_nan(building: Building, x: Symbol, first: Symbol | None, results: Sequence[Symbol]) -> Sequence[Symbol]:
-    """Add NaN to the results of a sequence with NaN or infinity, which quantised x loses."""
-    build = building.graph.build
+    # NaN for a sequence with NaN or infinity, which quantised x loses.
     zeros = _zeros(building, x, first)
     return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in results]
 
@@ -144,14 +129,6 @@ def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
     assert total is not None
     column = tensor_type(DType.float32, total.shape + _shape([Dim(1)]))
     return build.emit("Unsqueeze", (total, build.vector([1])), column)
-
-
-def try_replacement(node: Node, choices: Choices) -> tuple[NodeReplacement, int, float] | str:
-    """Return the replacement of a layer with its bytes and its error; a reason if there is none."""
-    try:
-        return replacement(node, choices)
-    except GraphcoreError as error:
-        return error.summary.partition(": ")[2] or error.summary
 
 
 # GRU and RNN with weights of int8: one product for the inputs of all steps, and a Scan over the steps.
@@ -184,16 +161,6 @@ def steps_misfit(node: Node) -> str:
     if node.inputs[0] is None or not node.inputs[0].shape.is_ranked:
         return "the number of dims of its input is unknown"
     return ""
-
-
-def are_small_steps(node: Node) -> bool:
-    """Return True if the steps of a GRU or RNN multiply so little that onnxruntime's kernel of floats is faster."""
-    x, *weights = node.inputs[:3]
-    if x is None or not x.shape.is_ranked:
-        return False
-    rows = int(x.shape[1]) if x.shape[1].is_static else 1
-    count = sum(math.prod(s.shape.static_dims[1:]) for s in weights if s is not None)
-    return count * rows < LEAST[node.op_type]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +201,7 @@ def replace_results(inputs: Inputs, node: Node, ways: Sequence[Direction]) -> Se
     rows, states = [], []
     for number, way in enumerate(ways):
         mine = _product(x, way.weight, way.bias)
-        step = functools.partial(_stepped, node, way, hidden)
+        step = partial(_stepped, node, way, hidden)
         backward = number == 1 or node.attributes.get("direction", "forward") == "reverse"
         last, every = ops.scan(step, _start(x, first, number, hidden), mine, reverse=backward)
         rows.append(every)

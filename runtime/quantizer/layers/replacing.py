@@ -44,6 +44,11 @@ class NodeReplacement:
     weights: tuple[int, ...]
 
 
+Outcome: TypeAlias = tuple[Mapping[int, NodeReplacement], int, float] | str
+"""The replacements of a layer's nodes by id, the bytes of its weights, and their error, relative to their length; or
+the reason why there are none."""
+
+
 class Building:
     """The new graph, and names for weights in it."""
 
@@ -213,11 +218,10 @@ def rewritten(graph: Graph, plan: QuantizationPlan) -> Graph:
 
 def _quantized_product(candidate: Candidate, encoded: Encoded, building: Building, inputs: Inputs) -> tuple[Symbol]:
     """Return a product with an encoded weight, or rows of an encoded table."""
-    constants = building.cached.get(encoded.key)
-    if constants is None:
-        constants = building.cached[encoded.key] = _constants(encoded, building)
+    if encoded.key not in building.cached:
+        building.cached[encoded.key] = _constants(encoded, building)
     form = _looked_up if candidate.is_table else _multiplied
-    result = form(building.graph, candidate, inputs, constants, encoded.choices)
+    result = form(building.graph, candidate, inputs, building.cached[encoded.key], encoded.choices)
     return (change(result, type=candidate.node.outputs[0].type),)
 
 
