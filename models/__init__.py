@@ -1,5 +1,6 @@
 """Models written with the library, and text generation with the decoders among them."""
 
+from graphcore.models.encoder import TextEncoder
 from graphcore.models.generation import generate, stream
 from graphcore.models.loading import load
 from graphcore.models.streams.sampling import TokenLogprob
@@ -10,6 +11,7 @@ __all__ = [
     "Request",
     "Streams",
     "TextDecoder",
+    "TextEncoder",
     "TextPiece",
     "TextRequest",
     "TextResult",

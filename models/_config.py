@@ -70,7 +70,17 @@ def content_of(source: Source) -> dict[str, Any]:
             f"config: config must be a Config of this model, a dict or a path, got {name}",
             help="give a dict, or the path of a config.json",
         )
-    path = os.fsdecode(source)
+    content = read_json(os.fsdecode(source))
+    if not isinstance(content, dict):
+        raise ModelError(
+            f"config: {os.fsdecode(source)} must hold a JSON object, got {type(content).__name__}",
+            help="give a config.json",
+        )
+    return content
+
+
+def read_json(path: str) -> Any:
+    """Return the content of a JSON file. Raises `ModelError` if it is not JSON."""
     try:
         with open(path, "rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -83,14 +93,9 @@ def content_of(source: Source) -> dict[str, Any]:
             f"config: {path} has more than {MAX_FILE_BYTES} bytes", help="give the path of a config.json"
         )
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"config: {path} is not JSON: {error}", help="give the path of a config.json") from None
-    if not isinstance(content, dict):
-        raise ModelError(
-            f"config: {path} must hold a JSON object, got {type(content).__name__}", help="give a config.json"
-        )
-    return content
 
 
 def read(source: Source, schema: Schema, ignore: Collection[str] = ()) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def load(
         ignore: Fields of `config.json` to ignore.
 
     Returns:
-        A `TextDecoder`.
+        A `TextDecoder`; of a model like BERT a `TextEncoder`, with the pooling, normalisation and prompts of the files
+        of sentence-transformers, and `cache` as the maximum number of tokens of a text.
 
     Raises:
         MissingExtraError: The packages tokenizers and jinja2 are not installed.

@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Tokenizer
+import numpy as np
+from tokenizers import Tokenizer, normalizers
 
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import ModelError
-from graphcore.models import _config, gpt2, llama
+from graphcore.models import _config, encoder, gpt2, llama
+from graphcore.models._config import require
+from graphcore.models.encoder import TextEncoder
 from graphcore.models.text.chat import ChatTemplate
 from graphcore.models.text.decoder import TextDecoder
 from graphcore.runtime import InferenceSession, Model, quantize
@@ -111,9 +115,42 @@ def loaded(graph: Any, session: InferenceSession | None, dtype: str | None) -> M
     return (session or InferenceSession()).load(graph)
 
 
+def _encoder(
+    folder: Folder, *, cache: int | None, session: InferenceSession | None, dtype: str | None, ignore: Collection[str],
+    **_: Any,
+) -> TextEncoder:  # fmt: skip
+    """Return an encoder of texts, as the files of sentence-transformers say, by default with the mean over tokens."""
+    config = encoder.Config.read(folder.config, ignore)
+    modules = _config.read_json(folder.file("modules.json")) if folder.has("modules.json") else []
+    require(isinstance(modules, list) and all(isinstance(m, dict) for m in modules), "modules.json is not a list")
+    paths = {str(m.get("type")).rpartition(".")[2]: os.path.basename(str(m.get("path"))) for m in modules}
+    others = sorted(paths.keys() - {"Transformer", "Pooling", "Normalize"})
+    require(not others, f"modules.json has {', '.join(others)}; supported is Transformer, Pooling and Normalize")
+    pooling = folder.fields(os.path.join(paths.get("Pooling", "1_Pooling"), "config.json"))
+    modes = [name.removeprefix("pooling_mode_") for name, value in pooling.items() if value is True and "mode" in name]
+    modes = [re.sub("_tokens?$", "", mode) for mode in modes] or ["mean"]
+    texts = folder.fields("config_sentence_transformers.json")
+    prompts = {name: text for name, text in (texts.get("prompts") or {}).items() if isinstance(text, str)}
+    require(pooling.get("include_prompt", True) is True or not prompts, "include_prompt is False; supported is True")
+    arrays = {name: array.astype(np.float32, copy=False) for name, array in folder.weights().items()}
+    graph = encoder.build(config, arrays, pooling=pooling.get("pooling_mode", "+".join(modes)), packed=True)
+    sentence, tokenizer = folder.fields("sentence_bert_config.json"), folder.tokenizer()
+    if sentence.get("do_lower_case"):
+        parts = [normalizers.Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])]
+        tokenizer.normalizer = normalizers.Sequence(parts)
+    limits = cache, sentence.get("max_seq_length"), folder.fields("tokenizer_config.json").get("model_max_length")
+    limit = next((limit for limit in limits if type(limit) is int and limit > 0), config.max_tokens)
+    tokenizer.enable_truncation(min(limit, config.max_tokens))
+    # Spinning threads would take processors from the tokenizer.
+    session = session or InferenceSession(config={"session.intra_op.allow_spinning": False})
+    default = texts.get("default_prompt_name")
+    return TextEncoder(folder.name, tokenizer, loaded(graph, session, dtype), "Normalize" in paths, prompts, default)
+
+
 LOADERS: dict[str, Callable[..., Any]] = {
     **{kind: functools.partial(_decoder, llama.build) for kind in llama.KINDS},
     "gpt2": functools.partial(_decoder, gpt2.build),
+    **dict.fromkeys(encoder.FAMILIES, _encoder),
 }
 """What makes a model of a Folder and the options of `models.load`, by `model_type`."""
 

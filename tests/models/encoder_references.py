@@ -1,17 +1,23 @@
-"""Small random encoders, and their vectors by transformers in float64: tests/data/encoder_embeddings.json.
+"""Small random encoders, and their vectors by transformers: tests/data/encoder_embeddings.json.
 
     python -m tests.models.encoder_references
 
-writes the file. It needs PyTorch and transformers; the tests need neither, since the weights come from a seed.
+writes the file. It needs PyTorch, transformers and sentence-transformers; the tests do not, since the weights come from
+a seed.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 Array = np.ndarray[Any, Any]
 
@@ -70,11 +76,65 @@ def pooled(hidden: Array) -> dict[str, Array]:
     return {"mean": hidden.mean(axis=0), "cls": hidden[0], "max": hidden.max(axis=0), "lasttoken": hidden[-1]}
 
 
+TEXTS = ["word7", "word1 word2 Word3", "", "word50 word40 word30 word20 word10 word9 other", "WORD5 word5"]
+POOLING = "1_Pooling/config.json"
+QUERY = {"prompts": {"query": "word8 word8", "document": ""}, "default_prompt_name": "query"}
+FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("distilbert", {}),
+    "first token, normalised": (
+        "bert",
+        {POOLING: {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "2_Normalize": {}},
+    ),
+    "prompts": ("roberta", {POOLING: {"pooling_mode": "lasttoken"}, "config_sentence_transformers.json": QUERY}),
+    "few tokens": (
+        "mpnet",
+        {
+            POOLING: {"pooling_mode_max_tokens": True},
+            "sentence_bert_config.json": {"max_seq_length": 5, "do_lower_case": True},
+        },
+    ),
+    "gated": ("modernbert", {POOLING: {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}}),
+}
+"""Folders of sentence-transformers: the case of the model, and the files beside it."""
+
+
+def folder(path: Path, case: dict[str, Any], files: dict[str, Any]) -> None:
+    """Write a model with its weights, a tokenizer of words, and the files of sentence-transformers."""
+    from graphcore import save_tensors
+
+    names = [{0: "[UNK]", 1: "[PAD]", 2: "[CLS]", 3: "[SEP]"}.get(i, f"word{i}") for i in range(61)]
+    tokenizer = Tokenizer(WordLevel({name: i for i, name in enumerate(names)}, "[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.save(str(path / "tokenizer.json"))
+    save_tensors(path / "model.safetensors", weights(case["shapes"], case["seed"]))
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for name in (name for name in files if name[0].isdigit()):
+        kind = "Pooling" if name == POOLING else "Normalize"
+        modules += [
+            {"idx": 0, "name": kind, "path": f"{name[:1]}_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        ]
+    contents = {
+        **({"modules.json": modules} if files else {}),
+        "config.json": case["config"],
+        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"},
+        **{
+            name: content | {"word_embedding_dimension": 32} if name == POOLING else content
+            for name, content in files.items()
+        },
+    }
+    for name, content in contents.items():
+        (path / name).parent.mkdir(exist_ok=True)
+        if name != "2_Normalize":
+            (path / name).write_text(json.dumps(content))
+
+
 def _write() -> None:
+    import sentence_transformers
     import torch
     import transformers
 
-    cases = {}
+    cases: dict[str, Any] = {}
     for seed, (name, (kind, fields)) in enumerate(CASES.items()):
         config = getattr(transformers, f"{kind}Config")(**fields, attn_implementation="eager")
         model = getattr(transformers, f"{kind}Model")(config)
@@ -85,6 +145,11 @@ def _write() -> None:
             results = [pooled(model.double().eval()(text).last_hidden_state[0].numpy()) for text in texts]
         vectors = {mode: [np.round(result[mode], 7).tolist() for result in results] for mode in results[0]}
         cases[name] = {"seed": seed, "config": config.to_diff_dict(), "shapes": shapes, "vectors": vectors}
+    for name, (kind, files) in FOLDERS.items():
+        with tempfile.TemporaryDirectory() as path:
+            folder(Path(path), cases[kind], files)
+            model = sentence_transformers.SentenceTransformer(path, device="cpu").double()
+            cases[f"folder: {name}"] = np.round(model.encode(TEXTS), 7).tolist()
     lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
     FILE.write_text(f"{{\n{lines}\n}}\n")
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from graphcore import InferenceSession
+from graphcore import InferenceSession, models
 from graphcore.errors import DTypeError, FeedError, ModelError
 from graphcore.models import encoder
-from tests.models.encoder_references import CASES, FILE, tokens, weights
+from tests.models.encoder_references import CASES, FILE, FOLDERS, POOLING, QUERY, TEXTS, folder, tokens, weights
 
 Array = np.ndarray[Any, Any]
 REFERENCES: dict[str, Any] = json.loads(FILE.read_text())
@@ -202,3 +203,43 @@ def test_options_of_embed(texts: encoder.TextEncoder) -> None:
     with pytest.raises(DTypeError, match="must be a list of strings, got 'abc'"):
         texts.embed("abc")
     assert texts.embed([]).shape == (0, 32)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_give_the_vectors_of_sentence_transformers(name: str, tmp_path: Path) -> None:
+    kind, files = FOLDERS[name]
+    folder(tmp_path, REFERENCES[kind], files)
+    vectors = models.load(tmp_path).embed(TEXTS)
+    assert np.abs(vectors - np.array(REFERENCES[f"folder: {name}"])).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (
+            {"modules.json": [{"type": "sentence_transformers.models.Dense", "path": "2"}]},
+            "modules.json has Dense; supp",
+        ),
+        ({"modules.json": {}}, "modules.json is not a list"),
+        (
+            {POOLING: {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}},
+            "pooling is 'cls.max'; supported",
+        ),
+        ({POOLING: {"pooling_mode": "weightedmean"}}, "pooling is 'weightedmean'; supported is mean, cls, max, last"),
+        ({POOLING: {"include_prompt": False}, "config_sentence_transformers.json": QUERY}, "include_prompt is False"),
+    ],
+)
+def test_folder_that_is_not_supported_is_refused(files: dict[str, Any], why: str, tmp_path: Path) -> None:
+    folder(tmp_path, REFERENCES["bert"], files)
+    with pytest.raises(ModelError, match=why):
+        models.load(tmp_path)
+
+
+def test_maximum_number_of_tokens_and_dtype_are_options(tmp_path: Path) -> None:
+    folder(tmp_path, REFERENCES["bert"], {})
+    long = " ".join(["word7"] * 90)
+    whole, short = models.load(tmp_path), models.load(tmp_path, cache=4)
+    assert len(whole.tokenizer.encode(long).ids) == 40
+    assert np.array_equal(short.embed([long]), whole.embed(["word7 word7"]))
+    close = models.load(tmp_path, dtype="int8_dynamic").embed(TEXTS)
+    assert 0 < np.abs(close - whole.embed(TEXTS)).max() < 0.5
