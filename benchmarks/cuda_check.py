@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import graphcore as gc
+import graphcore.ops.families
 from graphcore import DType
 from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError

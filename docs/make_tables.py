@@ -6,6 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import graphcore.ops.families  # noqa: F401  declares the ops
 from graphcore import DType, ops
 from graphcore.build.declare import MEANINGS, REGISTRY
 from graphcore.onnx.versions.table import CHANGES

@@ -12,7 +12,7 @@ from graphcore.build.operands import apply, graph_of, promote, promote_one, reso
 from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops import elementwise
+from graphcore.ops.elementwise import maximum, minimum
 from graphcore.ops.shared.attributes import choice, domain_for, real
 from graphcore.promotion.rules import Key
 from graphcore.types.dtypes import DType
@@ -373,8 +373,8 @@ def _clip(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | N
         return graph.build.emit("Clip", inputs, symbol.type)
     broadcast(name, {role: s for role, s in (("x", symbol), ("min", least), ("max", greatest)) if s is not None})
     if least is not None:
-        symbol = elementwise.maximum(symbol, least)
-    return symbol if greatest is None else elementwise.minimum(symbol, greatest)
+        symbol = maximum(symbol, least)
+    return symbol if greatest is None else minimum(symbol, greatest)
 
 
 def _bound(name: str, x: Symbol, role: str, value: TensorLike) -> Symbol:

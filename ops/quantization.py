@@ -361,21 +361,20 @@ def _check(op_name: str, roles: dict[str, Symbol], holds: bool, rule: str) -> No
         raise ModelError(f"{op_name}: the parts do not match: {rule}", operands=roles, help=_WEIGHT)
 
 
-# The module of the expansions takes 8 ms to import, and only graphs with quantised tensors need it.
+def _expansions() -> Any:
+    from graphcore.ops.shared import quantized_products  # 8 ms, which few graphs need
+
+    return quantized_products
 
 
 @expansion("Quantize")
 def _quantize(x: Symbol, *, encoding: str, symmetric: int, axis: int | None = None, block_size: int = 0) -> Any:
-    from graphcore.ops.shared.quantized_products import quantized  # see above
-
-    return quantized(x, encoding, bool(symmetric), axis, block_size)
+    return _expansions().quantized(x, encoding, bool(symmetric), axis, block_size)
 
 
 @expansion("Dequantize")
-def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Symbol:
-    from graphcore.ops.shared.quantized_products import dequantized  # see above
-
-    return dequantized(encoding, values, parts, axis, block_size)
+def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Any:
+    return _expansions().dequantized(encoding, values, parts, axis, block_size)
 
 
 @expansion("QMatMul")
@@ -388,7 +387,5 @@ def _qmatmul(
     dynamic: int = 0,
     digits: int = 1,
     accuracy_level: int = 0,
-) -> Symbol:
-    from graphcore.ops.shared.quantized_products import matmul  # see above
-
-    return matmul(x, values, parts, encoding, block_size, is_dynamic=bool(dynamic), digits=digits)
+) -> Any:
+    return _expansions().matmul(x, values, parts, encoding, block_size, is_dynamic=bool(dynamic), digits=digits)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-import graphcore  # noqa: F401  before a test imports onnxruntime: it turns onnxruntime's telemetry off
+import graphcore
+import graphcore.ops.families  # noqa: F401  declares the ops, which tests list
 from tests import sampling
 from tests.sampling import default_seed, number_of, sample, seconds_of_cases, shard_of
 

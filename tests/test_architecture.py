@@ -23,7 +23,7 @@ TABLES = {
         graphcore/passes/folding.py _FOLDS FOLDS
         graphcore/passes/shapes.py SHAPES
         graphcore/passes/simplify.py IDENTITIES
-        runtime/sessions/direct/operators.py _FIRST_DTYPE ROWS
+        runtime/sessions/direct/operators.py _FIRST_DTYPE ROWS _OPERANDS_AND_RESULTS
         runtime/fusions/__init__.py FUSIONS
         runtime/inspection/placement.py _CONDITIONS
         runtime/lowering/decompositions/cuda/__init__.py ROWS
@@ -98,7 +98,7 @@ TABLES = {
         graphcore/promotion/complex_operators.py ORDERED _HELP
         graphcore/surgery/chain.py _ARITHMETIC
         graphcore/surgery/products.py FOLDED_INTO
-        runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS STARTS_MARK
+        runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS STARTS_MARK TRACES
         runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _BROADCASTS _INSPECTED
         runtime/sessions/direct/known_operators.py _SAME_ELEMENTS _ALL_ELEMENTS
         runtime/fusions/matching.py _KNOWN

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import graphcore as gc
+import graphcore.ops.families
 from graphcore.build.declare import REGISTRY
 
 

@@ -13,6 +13,7 @@ from graphcore.ir.transform import pickling
 from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx import notes
 from graphcore.onnx.notes import OPSET
+from graphcore.ops import families as families  # declares the expansions
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed

@@ -30,7 +30,7 @@ from graphcore.types.tensor_types import Type
 if TYPE_CHECKING:
     import onnx
 
-    from graphcore.onnx.read.reader import Opened
+    from graphcore.onnx.proto.opened import Opened
     from graphcore.runtime.sessions.warm_start.start import WarmStart
 
 
@@ -137,7 +137,7 @@ def load_direct(request: Load) -> Model | None:
     """Load a third-party file that runs on the CPU without lowering, without a Graph."""
     if isinstance(request.source, Graph):
         return None
-    from graphcore.runtime.sessions.direct import start  # imports onnx, which built graphs do not need
+    from graphcore.runtime.sessions.direct import start  # takes 20 ms, and built graphs do not need it
 
     engine, options = request.engine, request.options
     opened = request.opened = request.opened or start.Opened(request.source, options.links, options.limits)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,10 +21,16 @@ from onnx import TensorProto, helper, numpy_helper
 from graphcore import DType, Graph, InferenceSession, TensorType
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from graphcore.ir.graph import Precision
+from graphcore.onnx.notes import OPSET
+from graphcore.onnx.proto import opened
+from graphcore.onnx.schemas.schemas import operator, schema_of
+from graphcore.runtime.fusions import FUSIONS
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort.release import runtime
-from graphcore.runtime.sessions.direct.operators import ROWS
+from graphcore.runtime.sessions.direct import ml_rows
+from graphcore.runtime.sessions.direct.known_operators import TRACES
+from graphcore.runtime.sessions.direct.operators import MIN_OPSET, ROWS, VARIADIC, arity_of
 from graphcore.runtime.sessions.direct.scan import Scan
 from tests.sampling import drawn
 from tests.support.backend import collected
@@ -29,8 +38,15 @@ from tests.support.trained import Trained, trained
 
 __all__ = ["trained"]
 
+ROOT = Path(__file__).resolve().parents[2]
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode small models without onnx, as a new process does. Other files of tests load models by onnx's messages."""
+    monkeypatch.setattr(opened, "is_imported", lambda: False)
 
 
 def model(
@@ -90,6 +106,54 @@ def same(first: Sequence[Array], second: Sequence[Array]) -> bool:
 
 
 IMAGES = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype(np.float32)
+
+# What is imported
+
+LOADED = """
+import json, sys
+import numpy as np
+import graphcore as gc
+(result,) = gc.InferenceSession(intra_op_num_threads=1).load(sys.argv[1])(np.ones((1, 3, 8, 8), np.float32))
+print(json.dumps([result.shape, sorted(sys.modules)]))
+"""
+UNUSED = (
+    "onnx", "google.protobuf", "ml_dtypes", "graphcore.ops.families", "graphcore.graph_methods", "graphcore.passes",
+    "graphcore.onnx.read", "graphcore.onnx.schemas", "graphcore.quantization", "graphcore.runtime.fusions",
+    "graphcore.runtime.lowering.pipeline", "graphcore.runtime.lowering.legalise",
+)  # fmt: skip
+"""Modules that a new process leaves alone which loads a third-party file and calls it."""
+
+
+def test_new_process_imports_neither_onnx_nor_what_lowers_graphs(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(network(), path)
+    command = [sys.executable, "-c", LOADED, str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shape, modules = json.loads(done.stdout)
+    assert shape == [1, 4, 6, 6]
+    assert not [name for name in modules if any(f"{name}.".startswith(f"{each}.") for each in UNUSED)]
+    assert len([name for name in modules if name.startswith("graphcore.")]) <= 160
+
+
+def test_signs_of_fusions_are_those_of_their_rows() -> None:
+    assert {name: sign for name, (sign, _) in TRACES.items()} == {fusion.name: fusion.sign for fusion in FUSIONS}
+
+
+@pytest.mark.parametrize("version", range(MIN_OPSET, OPSET + 1))
+def test_numbers_of_operands_and_results_are_those_of_the_schemas(version: int) -> None:
+    for op_type in (*ROWS, *ml_rows.ROWS):
+        domain = "" if op_type in ROWS else "ai.onnx.ml"
+        own_version = version if op_type in ROWS else min(version - MIN_OPSET + 1, 5)
+        schema, arity = schema_of(op_type, domain, own_version), arity_of(op_type, own_version)
+        if schema is None or schema.deprecated:
+            assert arity is None, op_type
+            continue
+        op = operator(schema)
+        expected = (op.min_inputs, op.max_inputs, op.min_outputs, op.max_outputs)
+        assert arity is not None, op_type
+        assert tuple(arity) == tuple(min(n, VARIADIC + 1) for n in expected), op_type
+
 
 # What is taken
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import onnxruntime
 
 import graphcore as gc
+import graphcore.ops.families
 from graphcore import DType, Graph, TensorType
 from graphcore.build.declare import REGISTRY
 from graphcore.conformance.cells import CELLS, OPS, Cell

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphcore.types.dtypes import DType
 
 
-_PARTS = ("ops", "graph_methods", "surgery_methods", "build.functions")
+_PARTS = ("ops.families", "graph_methods", "surgery_methods", "build.functions")
 _done: list[bool] = []
 
 

@@ -139,7 +139,7 @@ CHOICES: dict[tuple[str, str], str] = {
 
 _HAVE_VALUES = frozenset({"Einsum", *RANGES, *(op for op, _ in CHOICES)})
 
-_MAX_NAME_LENGTH = 100
+MAX_NAME_LENGTH = 100
 """Characters of a name that are shown in errors."""
 
 
@@ -153,7 +153,7 @@ def check_text(names: Iterable[str | bytes], what: str) -> None:
     for name in names:
         if type(name) is not str:
             raise ModelError(
-                f"load: {what} has the name {name[:_MAX_NAME_LENGTH]!r}, which is not valid UTF-8",
+                f"load: {what} has the name {name[:MAX_NAME_LENGTH]!r}, which is not valid UTF-8",
                 help="export the model again",
             )
 
@@ -462,7 +462,7 @@ def check_elements(type_: Type, limits: Limits, name: str) -> None:
     if isinstance(type_, TensorType) and type_.shape.is_ranked:
         count = math.prod(int(dim) for dim in type_.shape if dim.is_static)
         limits.check(
-            "elements", count, f"{name[:_MAX_NAME_LENGTH]!r} is {str(type_)[:200]}, of at least {count} elements"
+            "elements", count, f"{name[:MAX_NAME_LENGTH]!r} is {str(type_)[:200]}, of at least {count} elements"
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-
-import onnx
+from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
@@ -24,6 +23,9 @@ from graphcore.types.tensor_types import (
     _shape,
     tensor_type,
 )
+
+if TYPE_CHECKING:
+    import onnx
 
 SMALL = 1 << 12
 """Constants of at most this many bytes are passed to inference."""
@@ -49,7 +51,9 @@ def read_type(proto: onnx.TypeProto) -> Type:
     try:
         dtype = DType.of(tensor.elem_type)
     except DTypeError:
-        kinds = onnx.TensorProto.DataType
+        from onnx import TensorProto  # direct loads do not need it
+
+        kinds = TensorProto.DataType
         name = kinds.Name(tensor.elem_type).lower() if tensor.elem_type in kinds.values() else str(tensor.elem_type)
         return OpaqueType(f"tensor({name})", proto.SerializeToString())
     if not tensor.HasField("shape"):
@@ -81,18 +85,22 @@ def _parse_dim(name: str) -> Dim:
 @functools.lru_cache(1024)
 def proto_of(type_: Type) -> onnx.TypeProto:
     """Return the TypeProto, shared by all callers, which must not change it."""
-    proto: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
+    from onnx import TypeProto
+
+    proto: onnx.TypeProto = TypeProto.FromString(encoded_type(type_))
     return proto
 
 
 def small_constants(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
     """Return the small constants among named Symbols, for inference."""
+    from onnx import TensorProto
+
     constants = {}
     for name, symbol in symbols.items():
         array = constant_array(symbol, weights=True, outer=True)
         if array is not None and array.nbytes <= SMALL:
             content = b"".join(tensor(array, symbol.dtype, name))
-            constants[name] = onnx.TensorProto.FromString(content)
+            constants[name] = TensorProto.FromString(content)
     return constants
 
 

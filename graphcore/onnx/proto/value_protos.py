@@ -283,7 +283,7 @@ def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] |
         return None
     ((at, a, b),) = values
     tensor = attribute[a:b]
-    dtypes = [_varint(tensor, first)[0] for field, _, first, _ in fields_of(tensor) if field == _TENSOR_DTYPE]
+    dtypes = [varint_at(tensor, first)[0] for field, _, first, _ in fields_of(tensor) if field == _TENSOR_DTYPE]
     separated = _raw(tensor) if len(dtypes) == 1 and dtypes[0] in _UNREAD else None
     if separated is None:
         return None
@@ -310,7 +310,7 @@ def fields_of(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if key < 128:  # most fields: in half the time
             position += 1
         else:
-            key, position = _varint(message, position)
+            key, position = varint_at(message, position)
         if key < 8:  # field numbers start at 1: a preallocated file that was never written is all zeros
             raise _format_error()
         kind = key & 7
@@ -318,11 +318,11 @@ def fields_of(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
             if position < size and (length := message[position]) < 128:
                 position += 1
             else:
-                length, position = _varint(message, position)
+                length, position = varint_at(message, position)
             first, position = position, position + length
         elif kind == _VARINT:
             first = position
-            _, position = _varint(message, position)
+            _, position = varint_at(message, position)
         elif kind in (_FIXED32, _FIXED64):
             first, position = position, position + (8 if kind == _FIXED64 else 4)
         else:
@@ -332,7 +332,7 @@ def fields_of(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
         yield key >> 3, start, first, position
 
 
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
+def varint_at(message: memoryview, position: int) -> tuple[int, int]:
     number = shift = 0
     size = len(message)
     while position < size and shift < 64:

@@ -8,8 +8,9 @@ from typing import Any
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx.ir_package import onnx_ir
+from graphcore.onnx.proto.opened import Opened
 from graphcore.onnx.proto.value_protos import LARGE, Large, raw
-from graphcore.onnx.read.reader import Opened, read
+from graphcore.onnx.read.reader import read
 from graphcore.types.dtypes import DType
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import graphlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -15,11 +14,12 @@ from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.opened import default_names, versions_of
 from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.checks import check_node
-from graphcore.onnx.read.statements import Statement, used_names, versions_of
+from graphcore.onnx.read.statements import Statement, used_names
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line
@@ -117,41 +117,6 @@ class ModelContext:
             return system(name, **json.loads(options or "{}"))
         except (ValueError, TypeError, RecursionError, GraphcoreError):
             return system("max")
-
-
-def overridable(proto: onnx.ModelProto) -> frozenset[str]:
-    """Return the names of the initializers that a call of the runtime may override: those that are also inputs."""
-    inputs = {value.name for value in proto.graph.input} if proto.ir_version >= _MIN_IR_OF_DEFAULTS else ()
-    return frozenset(tensor.name for tensor in proto.graph.initializer if tensor.name in inputs) if inputs else _NONE
-
-
-def default_names(proto: onnx.ModelProto, requested: bool | Iterable[str]) -> frozenset[str]:
-    """Return the names of the initializers that are defaults of inputs: the requested ones, or all if requested is True
-    or graphcore wrote the model, which lists no others. Raises `ModelError` for the name of another value.
-    """
-    names = overridable(proto)
-    if requested is True or (names and any(p.key.partition("#")[0] == notes.PROMOTION for p in proto.metadata_props)):
-        return names
-    chosen = frozenset([requested] if isinstance(requested, str) else requested or ())
-    if unknown := sorted(chosen - names):
-        raise ModelError(
-            f"load: {unknown[0]!r:.80} is not an initializer that is also an input, so it cannot be a default",
-            help=f"those of the model: {', '.join(sorted(names)[:_MAX_NODES_IN_ERRORS]) or 'none'}",
-        )
-    return chosen
-
-
-def constants_of(proto: onnx.ModelProto, defaults: Set[str]) -> dict[str, Type]:
-    """Return the declared types of the other constants that calls may override; none if one is invalid."""
-    names = overridable(proto) - defaults
-    with contextlib.suppress(ModelError):
-        return {v.name: read_type(v.type) for v in proto.graph.input if v.name in names} if names else {}
-    return {}
-
-
-_MIN_IR_OF_DEFAULTS = 4
-"""Before this version of the file format, every initializer had to be an input too."""
-_NONE: frozenset[str] = frozenset()
 
 
 def _notes(proto: onnx.ModelProto) -> dict[str, str]:

@@ -19,6 +19,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
+from graphcore.onnx.proto.opened import graph_name, versions_of
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.type_protos import read_type
@@ -34,7 +35,6 @@ from graphcore.onnx.read.statements import (
     Statement,
     make_statements,
     version_of,
-    versions_of,
 )
 from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
@@ -436,12 +436,6 @@ def _custom_value_types(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
         return {}
     names = {name for n in proto.node if n.domain not in ONNX_DOMAINS for name in n.output}
     return {v.name: v.type for v in proto.value_info if v.name in names}
-
-
-def graph_name(name: str) -> str:
-    """Return the name of a graph without control characters."""
-    printable = "".join(c for c in name if ord(c) >= 32)
-    return printable or "graph"
 
 
 # Positions of operators on sequences: kernels read the first element even if there is none.

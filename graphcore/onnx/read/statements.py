@@ -17,7 +17,7 @@ from graphcore.errors import ModelError
 from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.state.settings import FAST
 from graphcore.onnx.notes import NODE_ACCURACY, NODE_LAYER, ONNX_DOMAINS
-from graphcore.onnx.proto.limits import check_text, has_axes
+from graphcore.onnx.proto.limits import has_axes
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.schemas.schemas import Operator, operator, required_attributes, schema_of
@@ -229,21 +229,6 @@ def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
 
 OLDEST = 7
 """The oldest supported opset: before it, broadcasting had other rules."""
-
-
-def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """Return the version of each domain. Raises `ModelError` if a domain has two."""
-    versions: dict[str, int] = {}
-    check_text((entry.domain for entry in imports), "an opset")
-    for entry in imports:
-        domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if versions.setdefault(domain, entry.version) != entry.version:
-            raise ModelError(
-                f"load: the model imports opsets {versions[domain]} and {entry.version} of "
-                f"{domain[:_MAX_NAME_LENGTH] or 'ONNX'}",
-                help="export it with one of them",
-            )
-    return versions
 
 
 def version_of(versions: Mapping[str, int], domain: str, op_type: str, place: object) -> int:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import onnx
-
-from graphcore.errors import GraphcoreError
+from graphcore.onnx.proto.messages import GRAPH, TENSOR
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
-from graphcore.onnx.read.checks import check_node
-from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.operators import Trait, having
-from graphcore.runtime.fusions import FUSIONS
-from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, needs_replacement
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
-from graphcore.runtime.sessions.direct.operators import LIMITED, ROWS, DirectRow, ScanQuery
+from graphcore.runtime.sessions.direct.operators import LIMITED, ROWS, Arity, DirectRow, arity_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType
+
+if TYPE_CHECKING:
+    import onnx
 
 SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Tile"})
 """Operators with operands that are sizes, or factors of sizes."""
@@ -29,8 +25,7 @@ SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resi
 _DECOMPOSED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
 """Operators with decompositions: their rows leave the nodes that need one to a Graph."""
 
-VARIADIC = 1 << 30
-"""More results than any operator has, except variadic ones."""
+ML_DOMAIN = "ai.onnx.ml"
 
 _ONNX = ("", "ai.onnx")
 
@@ -61,7 +56,7 @@ class KnownOperator:
     """
 
     row: DirectRow
-    schema: Operator
+    arity: Arity
     domains: tuple[str, ...]
     is_checked: bool
     starts_mark: bool
@@ -73,13 +68,16 @@ class KnownOperator:
 
 def known_operator(op_type: str, versions: Mapping[str, int]) -> KnownOperator | None:
     """Return an operator at a model's opsets; None if it has no row."""
-    row = ROWS.get(op_type) or ML_ROWS.get(op_type)
-    schema = None if row is None else schema_of(op_type, row.domain, versions.get(row.domain, 0))
-    if row is None or schema is None or schema.deprecated:
+    row, arity = ROWS.get(op_type), arity_of(op_type, versions.get("", 0))
+    if row is None and ML_DOMAIN in versions:
+        from graphcore.runtime.sessions.direct import ml_rows  # imports onnx, which other models do not need
+
+        row, arity = ml_rows.ROWS.get(op_type), arity_of(op_type, versions[ML_DOMAIN])
+    if row is None or arity is None:
         return None
     return KnownOperator(
         row=row,
-        schema=operator(schema),
+        arity=arity,
         domains=(row.domain,) if row.domain else _ONNX,
         is_checked=op_type in _CHECKED,
         starts_mark=op_type in STARTS_MARK,
@@ -102,107 +100,6 @@ def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
     return is_decomposed or keeps_kernel(rules, op_type, dtype, None) or (op_type, dtype) not in rows_of(rules).rows
 
 
-# The operators of `ai.onnx.ml` that a direct load supports: their checks, and the dtypes of their results.
-#
-# A Graph does not change them, in the dtypes that their kernels support. All versions of an operator share a kernel.
-
-_Dtypes = Sequence[DType | None]
-_KINDS = onnx.AttributeProto
-
-
-def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False) -> DirectRow:
-    """Return a row for valid nodes that a Graph does not replace. results: the dtypes for the first operand."""
-
-    def check(scan: ScanQuery, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
-        first = dtypes[0]
-        if first is None or None in dtypes or not _is_sound(node, scan.versions[DOMAIN]):
-            return None
-        result_dtypes = results(node, first)
-        if not result_dtypes:
-            return None
-        is_replaced = node.op_type not in _OWN_CHECKS and _replaces(node.op_type, first, result_dtypes[0])
-        return None if is_replaced else result_dtypes
-
-    return DirectRow(check, domain=DOMAIN, gives_map=gives_map)
-
-
-def _is_sound(node: onnx.NodeProto, version: int) -> bool:
-    attributes = node.attribute
-    if len({a.name for a in attributes}) != len(attributes) or any(a.type == _KINDS.TENSOR for a in attributes):
-        return False
-    try:
-        check_node(node, {DOMAIN: version}, node.op_type)
-    except GraphcoreError:
-        return False
-    return True
-
-
-@functools.cache
-def _replaces(op_type: str, operand: DType, result: DType) -> bool:
-    unknown = Shape.unknown()
-    return needs_replacement(op_type, TensorType(operand, unknown), TensorType(result, unknown))
-
-
-def _always(*dtypes: DType) -> DirectRow:
-    return _row(lambda node, first: dtypes)
-
-
-def _classified(node: onnx.NodeProto, first: DType) -> Sequence[DType]:
-    return [
-        DType.string if _has_strings(node, "classlabels_strings", "strings_classlabels") else DType.int64,
-        DType.float32,
-    ]
-
-
-def _has_strings(node: onnx.NodeProto, *names: str) -> bool:
-    """Return True if one of these attributes has string values."""
-    return any(a.name in names and a.strings for a in node.attribute)
-
-
-def _by_trees(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
-    """Leave two classes with weights for both to a Graph, which computes them as two targets."""
-    attributes = {a.name: a for a in node.attribute}
-    labels = sum(len(a.ints) + len(a.strings) for n, a in attributes.items() if n.startswith("classlabels_"))
-    classes = attributes.get("class_ids")
-    if classes is None or (labels == 2 and len({*classes.ints}) == 2):
-        return None
-    return _classified(node, first) if first in _FLOATS else None
-
-
-def _vectorized(scan: ScanQuery, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
-    """Leave operands that may have no rows to a Graph: the kernel ends the process."""
-    if None in dtypes or not dtypes or not _is_sound(node, scan.versions[DOMAIN]):
-        return None
-    for name in node.input:
-        scan.require_elements([name], [0])
-    return [DType.float32]
-
-
-def _encoded(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
-    values = [_VALUES.get(a.name) for a in node.attribute if a.name.startswith("values_")]
-    return values if len(values) == 1 and values[0] is not None else None  # type: ignore[return-value]
-
-
-_FLOATS = frozenset({DType.float32, DType.float64})
-_VALUES = {"values_strings": DType.string, "values_int64s": DType.int64, "values_floats": DType.float32}
-_OWN_CHECKS = frozenset({"TreeEnsembleClassifier"})
-"""Operators whose row decides which nodes a Graph replaces."""
-
-ML_ROWS: Mapping[str, DirectRow] = MappingProxyType(
-    {
-        **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda node, first: [first])),
-        **dict.fromkeys("Normalizer OneHotEncoder Scaler".split(), _always(DType.float32)),
-        "FeatureVectorizer": DirectRow(_vectorized, domain=DOMAIN),
-        **dict.fromkeys("LinearRegressor SVMRegressor TreeEnsembleRegressor".split(), _always(DType.float32)),
-        **dict.fromkeys(("LinearClassifier", "SVMClassifier"), _row(_classified)),
-        "LabelEncoder": _row(_encoded),
-        "TreeEnsembleClassifier": _row(_by_trees),
-        "ZipMap": _row(lambda node, first: [first], gives_map=True),
-    }
-)
-"""Rows of operators of the domain `ai.onnx.ml`, by name."""
-
-
 # Values of a model that certainly have elements, if all fed arrays have some.
 
 _SAME_NUMBERS = having(Trait.VIEWS) | {"Cast", "Identity", "Transpose"}
@@ -217,10 +114,7 @@ _ALL_ELEMENTS = frozenset(
 )
 """Operators whose result has elements if all operands do."""
 
-_SIZE_DTYPES = frozenset(
-    {onnx.TensorProto.BOOL, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}
-)
-_GRAPH = onnx.AttributeProto.GRAPH
+_SIZE_DTYPES = frozenset(dtype.onnx for dtype in (DType.bool, DType.int64, DType.float32, DType.float64))
 STATES = 5
 """The operand of recurrent operators with a state for each sequence. onnxruntime checks the number of sequences against
 the first operand before it computes."""
@@ -314,12 +208,12 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from node.output
         for attribute in node.attribute:
-            if attribute.type == _GRAPH:
+            if attribute.type == GRAPH:
                 yield from _names(attribute.g)
 
 
 def _holds_some(attribute: onnx.AttributeProto) -> bool:
-    if attribute.type == onnx.AttributeProto.TENSOR:
+    if attribute.type == TENSOR:
         return 0 not in attribute.t.dims
     return attribute.name in ("value_float", "value_int") or bool(attribute.floats or attribute.ints)
 
@@ -360,22 +254,24 @@ STARTS_MARK = frozenset({"Add", "Conv", "HardSigmoid", "Neg", "ReduceMean", "Sof
 _GRAPHS = "graphs"
 """A mark that no value has: for a fusion that keeps all bits and does not pay for the time of building a Graph."""
 
-_MARKS: Mapping[str, str] = MappingProxyType(
+TRACES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "Attention": "attention",
-        "no Reshape of a Reshape": "attention",
-        "parts before a Transpose": _GRAPHS,
-        "RMSNormalization, LayerNormalization": "norm",
-        "scale within the norm": "norm",
-        "bias within the norm": "norm",
-        "RotaryEmbedding": "rotary",
-        "RotaryEmbedding of neighbours": "rotary",
-        "HardSigmoid of a Clip": "sixth",
-        "factor and bias within the convolution": "scaled",
-        "factor and bias as a convolution": "affine",
+        "Attention": ("Softmax", "attention"),
+        "no Reshape of a Reshape": ("Softmax", "attention"),
+        "parts before a Transpose": ("Split", _GRAPHS),
+        "RMSNormalization, LayerNormalization": ("ReduceMean", "norm"),
+        "scale within the norm": ("ReduceMean", "norm"),
+        "bias within the norm": ("ReduceMean", "norm"),
+        "sum of squares of a length": ("ReduceL2", ""),
+        "AveragePool as a convolution": ("AveragePool", ""),
+        "RotaryEmbedding": ("Neg", "rotary"),
+        "RotaryEmbedding of neighbours": ("Neg", "rotary"),
+        "HardSigmoid of a Clip": ("Clip", "sixth"),
+        "factor and bias within the convolution": ("Conv", "scaled"),
+        "factor and bias as a convolution": ("Conv", "affine"),
     }
 )
-"""The mark that every match of a fusion has; any other fusion may match if its `sign` occurs."""
+"""The sign of each fusion, and the mark that every match has; "": none. Loads do not import the fusions to see that."""
 
 _NUMBERS = frozenset({(), (1,)})
 _NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
@@ -411,10 +307,9 @@ class Trail:
 
     def reason(self, operators: set[str]) -> str | None:
         """Return the fusion that may match; None if none can. operators: those of the model."""
-        for fusion in FUSIONS:
-            if fusion.sign not in operators:
+        for name, (sign, mark) in TRACES.items():
+            if sign not in operators:
                 continue
-            mark = _MARKS.get(fusion.name)
-            if mark is None or mark in self._matched or (mark == "norm" and not _NORMS.isdisjoint(operators)):
-                return f"the fusion {fusion.name}"
+            if not mark or mark in self._matched or (mark == "norm" and not _NORMS.isdisjoint(operators)):
+                return f"the fusion {name}"
         return None

@@ -6,21 +6,24 @@ adapter of its versions changes numbers, and `Legality` knows from dtypes alone 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
-
-import onnx
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
+from graphcore.onnx.proto.messages import INT, INTS, STRING, tensor
 from graphcore.onnx.proto.ranges import MAX_AXES
 from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS, FEATURES, FLAT
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty
 from graphcore.types.dtypes import DType
+
+if TYPE_CHECKING:
+    import onnx
 
 MIN_OPSET = 7
 """The rows are valid from this opset on; onnxruntime has no kernels of older ones."""
@@ -52,7 +55,7 @@ _NEW_AVERAGE_POOL = 19
 """From this opset on, onnxruntime has another kernel of AveragePool, with other rounding. Graphs use this kernel."""
 
 
-ResultDtypes: TypeAlias = Callable[["ScanQuery", onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]
+ResultDtypes: TypeAlias = "Callable[[ScanQuery, onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]"
 """Returns the dtypes of a node's results; None for a node that needs a Graph."""
 
 
@@ -122,20 +125,11 @@ def constant(scan: ScanQuery, node: onnx.NodeProto) -> bool:
     return make_tensor is not None and scan.takes_constant(name, make_tensor(attribute))
 
 
-def _floats(attribute: onnx.AttributeProto) -> onnx.TensorProto:
-    return onnx.TensorProto(data_type=_TensorProto.FLOAT, dims=[len(attribute.floats)], float_data=attribute.floats)
-
-
-def _integers(attribute: onnx.AttributeProto) -> onnx.TensorProto:
-    return onnx.TensorProto(data_type=_TensorProto.INT64, dims=[len(attribute.ints)], int64_data=attribute.ints)
-
-
-_TensorProto = onnx.TensorProto
 _NUMBERS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
-    "value_float": lambda a: onnx.TensorProto(data_type=_TensorProto.FLOAT, float_data=[a.f]),
-    "value_floats": _floats,
-    "value_int": lambda a: onnx.TensorProto(data_type=_TensorProto.INT64, int64_data=[a.i]),
-    "value_ints": _integers,
+    "value_float": lambda a: tensor(data_type=DType.float32.onnx, float_data=[a.f]),
+    "value_floats": lambda a: tensor(data_type=DType.float32.onnx, dims=[len(a.floats)], float_data=a.floats),
+    "value_int": lambda a: tensor(data_type=DType.int64.onnx, int64_data=[a.i]),
+    "value_ints": lambda a: tensor(data_type=DType.int64.onnx, dims=[len(a.ints)], int64_data=a.ints),
 }
 """Functions that make a tensor of the numbers of a Constant, by the name of the attribute."""
 
@@ -294,6 +288,60 @@ ROWS = MappingProxyType(
 )
 """Rows of operators of ONNX's own domain, by name."""
 
+_OPERANDS_AND_RESULTS: Mapping[str, str] = {
+    "7:1>1": "Abs Acos ArgMax ArgMin Asin Atan AveragePool Cast Ceil Cos DepthToSpace Elu Exp Flatten Floor"
+    " GlobalAveragePool GlobalMaxPool HardSigmoid Hardmax Identity LRN LeakyRelu Log LogSoftmax LpNormalization LpPool"
+    " Neg Not Reciprocal Relu Selu Shape Sigmoid Sin Size Softmax Softplus Softsign SpaceToDepth Sqrt Tan Tanh"
+    " Transpose",
+    "7:2>1": "Add And Div Equal Gather Greater Less MatMul Mul Or PRelu Pow Reshape Sub Tile Xor",
+    "9:1>1": "Acosh Asinh Atanh ConstantOfShape Cosh Erf IsNaN MeanVarianceNormalization Shrink Sign Sinh",
+    "7:1>1 18:1-2>1": "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd"
+    " ReduceSumSquare",
+    "7:1->1": "Concat Max Mean Min Sum",
+    "11:2>1": "BitShift CumSum GatherElements GatherND",
+    "18:2>1": "BitwiseAnd BitwiseOr BitwiseXor",
+    "11:3>1": "Range ScatterElements ScatterND",
+    "18:1>1": "BitwiseNot Mish", "7:2-3>1": "Conv ConvTranspose", "11:1>1": "Det Round",
+    "12:2>1": "GreaterOrEqual LessOrEqual", "10:1>1": "IsInf ThresholdedRelu", "7:1>1 13:1-2>1": "ReduceSum Squeeze",
+    "7:5>1-5 14:5>1-3": "BatchNormalization", "12:1>1": "Celu", "7:1>1 11:1-3>1": "Clip", "9:2>1": "Compress",
+    "7:0>1": "Constant", "7:1>1-2 12:1-3>1-2": "Dropout", "8:2>1": "Expand", "7:3-6>0-2": "GRU", "20:1>1": "Gelu",
+    "7:3>1 11:2-3>1": "Gemm", "14:1>1": "HardSwish", "7:1>1-": "If", "7:3-8>0-3": "LSTM",
+    "17:2-3>1-3": "LayerNormalization", "7:1>1 8:1>1-2": "MaxPool", "10:2>1": "Mod",
+    "7:1>1 11:2-3>1 18:2-4>1": "Pad", "10:2>1 11:3-4>1 13:1-4>1": "Resize", "7:1>1 10:3-5>1": "Slice",
+    "7:1>1- 13:1-2>1-": "Split", "7:1>2 10:2>2": "TopK", "14:1-2>1": "Trilu", "7:1>1 13:2>1": "Unsqueeze",
+    "9:3>1": "Where", "1:1>2": "LinearClassifier SVMClassifier", "1:2>1": "ArrayFeatureExtractor",
+    "1:1>2 5:": "TreeEnsembleClassifier", "1:1>1 5:": "TreeEnsembleRegressor", "1:1->1": "FeatureVectorizer",
+    "1:1>1": "Binarizer Imputer LabelEncoder LinearRegressor Normalizer OneHotEncoder SVMRegressor Scaler ZipMap",
+}  # fmt: skip
+"""The numbers of operands and of results that operators take, by the version of their domain from which on they do;
+none where it is deprecated."""
+
+VARIADIC = 1 << 30
+"""More results than any operator has, except variadic ones."""
+
+
+class Arity(NamedTuple):
+    """The numbers of operands and results of an operator."""
+
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
+
+
+@functools.cache
+def arity_of(op_type: str, version: int) -> Arity | None:
+    """Return the arity of an operator with a row at an opset; None if there is none."""
+    rows = next((rows for rows, names in _OPERANDS_AND_RESULTS.items() if op_type in names.split()), "")
+    ranges = [row.partition(":")[2] for row in rows.split() if int(row.partition(":")[0]) <= version]
+    if not ranges or not ranges[-1]:
+        return None
+    bounds: list[int] = []
+    for numbers in ranges[-1].split(">"):
+        first, to, last = numbers.partition("-")
+        bounds += int(first), int(last or (VARIADIC + 1 if to else first))
+    return Arity(*bounds)
+
 
 # Checks of the attributes of a node: only values that kernels were tested with.
 
@@ -301,7 +349,6 @@ LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
 """Operators whose attributes `is_plain` checks."""
 
 _AXES = frozenset({"axis", "axes", "batch_axis", "time_axis"})
-_KINDS = onnx.AttributeProto
 
 _MAX_ATTRIBUTE = 1 << 24
 """The largest window, group or count in an attribute."""
@@ -314,11 +361,11 @@ def is_plain(node: onnx.NodeProto) -> bool:
         if attribute.ref_attr_name:
             return False
         kind, name = attribute.type, attribute.name
-        if kind == _KINDS.INT:
+        if kind == INT:
             attributes[name] = attribute.i
-        elif kind == _KINDS.INTS:
+        elif kind == INTS:
             attributes[name] = list(attribute.ints)
-        elif kind == _KINDS.STRING:
+        elif kind == STRING:
             attributes[name] = attribute.s
     try:
         check_values(node.op_type, attributes, node.op_type)

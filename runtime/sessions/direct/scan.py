@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
-
-import onnx
+from typing import TYPE_CHECKING
 
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constants
+from graphcore.onnx.proto.messages import GRAPH
+from graphcore.onnx.proto.opened import versions_of
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
-from graphcore.onnx.read.statements import versions_of
-from graphcore.onnx.schemas.inference import with_checked_dims
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
     SIZED,
     STATES,
-    VARIADIC,
     KnownOperator,
     Trail,
     filled,
     is_legal,
     known_operator,
 )
-from graphcore.runtime.sessions.direct.operators import LIMITED, MIN_OPSET, constant, is_plain
+from graphcore.runtime.sessions.direct.operators import LIMITED, MIN_OPSET, VARIADIC, constant, is_plain
 from graphcore.runtime.sessions.direct.scanned_values import ScannedValues, is_within
 from graphcore.types.dtypes import DType
 
-_KINDS = onnx.AttributeProto
+if TYPE_CHECKING:
+    import onnx
 
 _MAX_COPIED_BYTES = 32 << 20
 """Up to this many bytes, onnxruntime copies weights of products in less time than building a Graph takes."""
@@ -43,6 +42,7 @@ _SEQUENCES = 1
 """The axis of sequences, which the first operand and the states of recurrent operators share."""
 
 _MAX_DEPTH = 8
+_MAX_IR_VERSION = 14
 
 _MAX_REMEMBERED_BYTES = 64
 """Constants of up to this many bytes are remembered as valid for an operator."""
@@ -121,7 +121,7 @@ class Scan(ScannedValues):
         except ModelError:
             return "two opsets"
         self.opset = self.versions.get("", 0)
-        if not 0 <= model.ir_version <= onnx.IR_VERSION:
+        if not 0 <= model.ir_version <= _MAX_IR_VERSION:
             return f"IR version {model.ir_version}"
         if not MIN_OPSET <= self.opset <= OPSET:
             return f"opset {self.opset}"
@@ -153,6 +153,10 @@ class Scan(ScannedValues):
         dim_names = {
             d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param
         }
+        import onnx
+
+        from graphcore.onnx.schemas.inference import with_checked_dims  # imports onnx, which most models do not need
+
         try:
             safe = with_checked_dims(model if slim is None else slim(), self.operators)
             inferred = onnx.shape_inference.infer_shapes(safe)
@@ -210,7 +214,7 @@ class Scan(ScannedValues):
                     return f"{op_type} of opset {self.opset}"
                 self.operators.add(op_type)
                 operators[op_type] = rule
-            row, schema = rule.row, rule.schema
+            row, arity = rule.row, rule.arity
             if node.domain not in rule.domains or type(node.name) is not str:
                 return f"{op_type} of {node.domain!r}"
             if op_type == "Constant":
@@ -218,13 +222,13 @@ class Scan(ScannedValues):
                     return "this form of Constant"
                 continue
             names, outputs = [*node.input], [*node.output]
-            if not schema.min_outputs <= len(outputs) <= schema.max_outputs:
+            if not arity.min_outputs <= len(outputs) <= arity.max_outputs:
                 return f"{op_type} of {len(outputs)} results"
-            if not schema.min_inputs <= len(names) <= schema.max_inputs or (
-                "" in names and ("" in names[: schema.min_inputs] or schema.max_inputs > VARIADIC)
+            if not arity.min_inputs <= len(names) <= arity.max_inputs or (
+                "" in names and ("" in names[: arity.min_inputs] or arity.max_inputs > VARIADIC)
             ):
                 return f"{op_type} of {len(names)} operands"
-            if "" in outputs and ("" in outputs[: schema.min_outputs] or schema.max_outputs > VARIADIC):
+            if "" in outputs and ("" in outputs[: arity.min_outputs] or arity.max_outputs > VARIADIC):
                 return f"a result of {op_type} that has no name"  # kernels end the process
             operands = [*map(dtypes.get, names)]
             if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
@@ -289,7 +293,7 @@ class Scan(ScannedValues):
                 return f"the result {name!r} twice"
             if name:
                 dtypes[name] = dtype
-            elif rule.schema.max_outputs > VARIADIC or "" in outputs[: rule.schema.min_outputs]:
+            elif rule.arity.max_outputs > VARIADIC or "" in outputs[: rule.arity.min_outputs]:
                 return f"a result of {op_type} that has no name"
         return None
 
@@ -377,5 +381,5 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.value_info
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.type == _KINDS.GRAPH:
+            if attribute.type == GRAPH:
                 yield from _values(attribute.g)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import MAX_AXES, MAX_CHECKED_ELEMENTS
@@ -16,6 +15,9 @@ from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty, moves
 from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
 from graphcore.types.dtypes import DType
+
+if TYPE_CHECKING:
+    import onnx
 
 _DTYPES: dict[int, DType] = {
     dtype.onnx: dtype

@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 import onnxruntime
 
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.opened import Opened as Opened
+from graphcore.onnx.proto.opened import constants_of, default_names, graph_name
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.onnx.read.model import constants_of, default_names
-from graphcore.onnx.read.nodes import graph_name
-from graphcore.onnx.read.reader import Opened as Opened
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as prepacking
@@ -29,6 +27,9 @@ from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.sessions.direct.scan import Scan
 from graphcore.types.tensor_types import TensorType, Type
+
+if TYPE_CHECKING:
+    import onnx
 
 _MAX_PARSED_BYTES = 8 << 20
 """Up to this size, parsing a whole model takes less time than splitting off its large tensors."""

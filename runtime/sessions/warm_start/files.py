@@ -15,9 +15,9 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
+from graphcore.onnx.proto.opened import content_of
 from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
-from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
 from graphcore.runtime.sessions.warm_start.cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, stamp_of, stored_entry
@@ -28,7 +28,7 @@ class FileSource:
 
     def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
         """load: loads the model without a cache. links: links to its data that may be followed."""
-        content, folder, _ = _content(model, links)
+        content, folder, _ = content_of(model, links)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
         self._model: Any = model
         self._load = load
