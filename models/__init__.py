@@ -2,12 +2,15 @@
 
 from graphcore.models.encoder import TextEncoder
 from graphcore.models.generation import generate, stream
+from graphcore.models.grammars import Grammars, Penalties
 from graphcore.models.loading import load
 from graphcore.models.streams.sampling import TokenLogprob
 from graphcore.models.streams.scheduler import Request, Streams
 from graphcore.models.text import TextDecoder, TextPiece, TextRequest, TextResult
 
 __all__ = [
+    "Grammars",
+    "Penalties",
     "Request",
     "Streams",
     "TextDecoder",

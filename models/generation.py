@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import (
+    Constraint,
     Prompts,
     Seed,
     Text,
@@ -24,6 +25,7 @@ from graphcore.models.streams.sampling import (
     decoder_of,
     prompts_of,
     require_integer,
+    start_rules,
     stop_tokens,
 )
 from graphcore.runtime.stopping.limit import Limit, seconds_of
@@ -51,6 +53,9 @@ def generate(
     seed: Seed = None,
     stop: Collection[int] | Array = (),
     lookup: int = 0,
+    draft: Model | None = None,
+    constraints: Sequence[Constraint] = (),
+    adapter: Mapping[str, Array] | None = None,
     timeout: float | None = None,
     progress: ProgressOption = False,
 ) -> Any:
@@ -67,6 +72,10 @@ def generate(
         stop: Tokens that end a text, as its last token.
         lookup: The maximum number of tokens to look up in a single text and check in one call: fewer calls for
             repetitive texts, with the same tokens. The model must be built with last_tokens=True.
+        draft: A smaller decoder with the same tokens, which proposes tokens of a single text to check in one call:
+            fewer calls of the model, with the same tokens. The model must be built with last_tokens=True.
+        constraints: Grammars and other constraints on the new tokens of each text. See `models.constraints`.
+        adapter: The arrays of a LoRA adapter: `model.adapter(...)`.
         timeout: The maximum number of seconds of all calls together. `stream` yields the tokens until then.
         progress: True for a line on stderr, or a function that gets the numbers of new tokens and of the maximum.
 
@@ -76,14 +85,14 @@ def generate(
     Raises:
         RunTimeoutError: The timeout is over.
         FeedError: A prompt is empty, invalid or too long for the cache, or an option is invalid.
-        ModelError: The model is not a decoder.
+        ModelError: The model is not a decoder, or the draft model does not fit it.
         RunError: The logits contain NaN.
     """
     prompts, is_single = prompts_of("generate", tokens)
     columns = list(
         stream(
             model, prompts, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
-            lookup=lookup, timeout=timeout, progress=progress,
+            lookup=lookup, draft=draft, constraints=constraints, adapter=adapter, timeout=timeout, progress=progress,
         )
     )  # fmt: skip
     array = np.array(columns, np.int64).reshape(len(columns), len(prompts)).T
@@ -102,6 +111,9 @@ def stream(
     seed: Seed = None,
     stop: Collection[int] | Array = (),
     lookup: int = 0,
+    draft: Model | None = None,
+    constraints: Sequence[Constraint] = (),
+    adapter: Mapping[str, Array] | None = None,
     timeout: float | None = None,
     progress: ProgressOption = False,
 ) -> Generator[Array, None, None]:
@@ -121,9 +133,12 @@ def stream(
     decoder.check("generate", prompts, max_tokens, ends)
     lookup = decoder.check_lookup("generate", lookup)
     choice = choice_of("generate", temperature, top_k, top_p, seed)
-    numbers = choice.numbers(len(prompts))
-    texts = [Text(prompt, max_tokens, ends, choice, n, lookup) for prompt, n in zip(prompts, numbers, strict=True)]
-    return _steps(Running(decoder, len(texts)), texts, max_tokens, limit, progress)
+    draft_decoder, arrays = decoder.check_draft("generate", draft), decoder.check_adapter("generate", adapter)
+    texts = [
+        Text(prompt, max_tokens, ends, choice, n, lookup, 0, None, start_rules("generate", constraints), arrays)
+        for prompt, n in zip(prompts, choice.numbers(len(prompts)), strict=True)
+    ]
+    return _steps(Running(decoder, len(texts), draft=draft_decoder), texts, max_tokens, limit, progress)
 
 
 def _steps(

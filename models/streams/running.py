@@ -6,6 +6,7 @@ prompt is read in its row, alone or with others, after the running rows.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.models.streams.sampling import Decoder, Text
+from graphcore.errors import FeedError
+from graphcore.models.streams.sampling import DRAFT_TOKENS, Decoder, Text
 
 _MAX_PADDING = 32
 """Number of tokens that a call reads in little more time than one, and thus the allowed padding."""
@@ -28,8 +30,8 @@ class Counts:
         read: Tokens of prompts that were computed.
         reused: Tokens of prompts whose keys and values were copied instead.
         made: New tokens.
-        proposed: Tokens that were looked up.
-        accepted: Tokens that were looked up and right.
+        proposed: Tokens that were looked up or drafted.
+        accepted: Those of them that were right.
     """
 
     calls: int = 0
@@ -43,12 +45,21 @@ class Counts:
 class Running:
     """Texts that a decoder generates in one batch. Not thread-safe."""
 
-    def __init__(self, decoder: Decoder, slots: int, piece: int | None = None, prefix_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        slots: int,
+        piece: int | None = None,
+        prefix_tokens: int = 0,
+        draft: Decoder | None = None,
+    ) -> None:
         """Create the cache.
 
         slots: the maximum number of texts. piece: the number of tokens of prompts to read between two steps; None for
         all. prefix_tokens: the number of tokens of ended texts whose keys and values are kept; 0 to share none.
+        draft: proposes the next tokens of a text that runs alone.
         """
+        self._draft = None if draft is None else Draft(draft)
         self._slots = decoder.model.slots(slots)
         self._piece = piece
         self._prefixes = Prefixes(prefix_tokens) if prefix_tokens else None
@@ -90,7 +101,7 @@ class Running:
         return True
 
     def step(self) -> None:
-        """Generate a token of each running text; of a single one with lookup possibly several."""
+        """Generate a token of each running text; of a single one with lookup or a draft possibly several."""
         self._step()
         self._leave()
 
@@ -98,18 +109,22 @@ class Running:
 
     def _step(self) -> None:
         texts = self._rows
-        if len(texts) == 1 and texts[0].lookup and self._look_up(texts[0]):
+        if len(texts) == 1 and (texts[0].lookup or self._draft is not None) and self._look_up(texts[0]):
             return
         for row, text in enumerate(texts):
             self._tokens[row, 0] = text.last
             self._lengths[row] = text.count
-        if texts:
-            self._advance(0, texts, self._tokens[: len(texts)], self._lengths[: len(texts)])
+        start = 0
+        for _, group in itertools.groupby(list(texts), key=lambda text: id(text.adapter)):
+            neighbours = list(group)
+            rows = slice(start, start + len(neighbours))
+            self._advance(start, neighbours, self._tokens[rows], self._lengths[rows])
+            start = rows.stop
 
     def _advance(self, start: int, texts: Sequence[Text], tokens: Array, lengths: Array) -> None:
         """Run a call on rows from `start`, and add the next token of each text."""
         try:
-            logits = self._call(start, tokens, lengths)[:, -1]
+            logits = self._call(start, tokens, lengths, texts[0].adapter)[:, -1]
             chosen = _choose_tokens(texts, logits)
         except Exception as error:
             if len(texts) == 1:
@@ -123,17 +138,18 @@ class Running:
         self.counts.made += len(texts)
 
     def _look_up(self, text: Text) -> bool:
-        """Generate tokens of a single text by checking proposals from its own tokens. Returns True if there are any.
+        """Generate tokens of a single text by checking proposals. Returns True if there are any.
 
         Each token is chosen by its logits as usual; the next one counts only if the chosen token is the proposed one.
         """
-        guess = propose(text.tokens, min(text.reach, text.remaining - 1))
-        if not guess:
-            return False
         before = len(text.new_tokens)
+        guess: list[int] = []
         try:
+            guess = self._guess(text)
+            if not guess:
+                return False
             tokens, lengths = np.array([[text.last, *guess]], np.int64), np.array([text.count + len(guess)], np.int64)
-            logits = self._call(0, tokens, lengths, len(guess) + 1)[0]
+            logits = self._call(0, tokens, lengths, text.adapter, len(guess) + 1)[0]
             for row, token in enumerate([*guess, None]):
                 (new_token,) = _choose_tokens([text], logits[row : row + 1])
                 text.add(new_token, logits[row])
@@ -143,21 +159,32 @@ class Running:
             text.fail(error)
         accepted = max(len(text.new_tokens) - before - 1, 0)
         text.reach = (
-            min(text.lookup, 2 * text.reach) if accepted == len(guess) else max(1, min(text.reach, 2 * accepted))
+            min(text.lookup or DRAFT_TOKENS, 2 * text.reach)
+            if accepted == len(guess)
+            else max(1, min(text.reach, 2 * accepted))
         )
         self.counts.proposed += len(guess)
         self.counts.accepted += accepted
         self.counts.made += len(text.new_tokens) - before
         return True
 
-    def _call(self, start: int, tokens: Array, lengths: Array, last: int = 1) -> Array:
+    def _guess(self, text: Text) -> list[int]:
+        """Return the proposed next tokens of a text: from its own tokens, or else by the draft model."""
+        limit = min(text.reach, text.remaining - 1)
+        guess = propose(text.tokens, limit) if text.lookup else []
+        return guess if guess or self._draft is None else self._draft.propose(text.tokens, limit)
+
+    def _call(
+        self, start: int, tokens: Array, lengths: Array, adapter: Mapping[str, Array] | None, last: int = 1
+    ) -> Array:
         """Return the logits of the last tokens of each row from `start`: [rows, last, vocabulary]."""
         self.counts.calls += 1
         stop = start + len(tokens)
+        named = adapter or {}
         if self._last is None:
-            return np.asarray(self._slots.run(start, stop, tokens, lengths)[0])[:, None]
+            return np.asarray(self._slots.run(start, stop, tokens, lengths, **named)[0])[:, None]
         count = self._last[1] if last == 1 else np.array(last, np.int64)
-        return np.asarray(self._slots.run(start, stop, tokens, lengths, count)[0])
+        return np.asarray(self._slots.run(start, stop, tokens, lengths, count, **named)[0])
 
     # Prompts
 
@@ -206,9 +233,11 @@ class Running:
         if self._prefixes is None or text.count <= MIN_SHARED:
             return 0, 0, None
         prompt = text.tokens[:-1]
-        count, prefix = self._prefixes.find(prompt)
+        count, prefix = self._prefixes.find(prompt, text.adapter)
         row = 0
         for number, other in enumerate(self._rows):
+            if other.adapter is not text.adapter:
+                continue
             same = shared_count(other.tokens[: other.cached], prompt)
             if same > count or (same == count and prefix is not None):
                 count, row, prefix = same, number, None
@@ -221,6 +250,8 @@ class Running:
             return group
         max_length = total = remaining
         for text in list(self._joined)[1:]:
+            if text.adapter is not group[0].adapter:
+                break
             max_length, total = max(max_length, text.count), total + text.count
             padded = max_length * (len(group) + 1)
             if padded > max(_MAX_PADDING, total * 5 // 4) or (self._piece is not None and padded > self._piece):
@@ -249,7 +280,7 @@ class Running:
             self._settle(group)
             return
         try:
-            self._call(self._at, tokens, lengths)
+            self._call(self._at, tokens, lengths, group[0].adapter)
             group[0].cached = begin + size
         except Exception as error:
             group[0].fail(error)
@@ -273,7 +304,7 @@ class Running:
                 continue
             if self._prefixes is not None and text.cached >= MIN_SHARED:
                 rows = {name: array[row] for name, array in self._slots.arrays.items()}
-                self._prefixes.keep(text.tokens[: text.cached], rows)
+                self._prefixes.keep(text.tokens[: text.cached], rows, text.adapter)
             last = self._rows.pop()
             if row < len(self._rows):
                 self._copy(len(self._rows), row, last.cached)
@@ -289,12 +320,28 @@ class Running:
 
 def _choose_tokens(texts: Sequence[Text], logits: Array) -> list[int]:
     """Return the next token of each text. logits: [texts, vocabulary]."""
+    if any(text.rules for text in texts):
+        logits = _apply_rules(texts, logits)
     if all(text.choice.generator is None for text in texts):
         return [int(token) for token in texts[0].choice.of(logits).tolist()]
     return [
         int(text.choice.of(row, None if text.choice.generator is None else np.array([[text.number()]]))[0])
         for text, row in zip(texts, logits[:, None], strict=True)
     ]
+
+
+def _apply_rules(texts: Sequence[Text], logits: Array) -> Array:
+    """Return logits changed by the rules of each text. Raises `FeedError` if no token is allowed."""
+    logits = logits.copy()
+    for text, row in zip(texts, logits, strict=True):
+        for rule in text.rules:
+            rule.apply(row)
+        if row.max() == -np.inf:
+            raise FeedError(
+                f"generate: the constraints of a text allow no token after {len(text.new_tokens)} new ones",
+                help="use one grammar, and no bias that forbids all of its tokens",
+            )
+    return logits
 
 
 # Prefix sharing: keys and values of ended texts, for prompts that start with the same tokens.
@@ -313,10 +360,11 @@ def shared_count(one: Array, other: Array) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Tokens, and their keys and values by the names of buffers: [kv_heads, tokens, size]."""
+    """Tokens, and their keys and values by the names of buffers, computed with an adapter: [kv_heads, tokens, size]."""
 
     tokens: Array
     rows: Mapping[str, Array]
+    adapter: Mapping[str, Array] | None = None
 
 
 class Prefixes:
@@ -331,9 +379,11 @@ class Prefixes:
         """The number of tokens in the store."""
         return sum(len(prefix.tokens) for prefix in self._prefix_list)
 
-    def find(self, prompt: Array) -> tuple[int, Prefix | None]:
+    def find(self, prompt: Array, adapter: Mapping[str, Array] | None = None) -> tuple[int, Prefix | None]:
         """Return the number of tokens of the longest common prefix with a prompt, and its Prefix."""
-        counts = [shared_count(prefix.tokens, prompt) for prefix in self._prefix_list]
+        counts = [
+            shared_count(prefix.tokens, prompt) if prefix.adapter is adapter else 0 for prefix in self._prefix_list
+        ]
         best = max(counts, default=0)
         return best, self._prefix_list[len(counts) - 1 - counts[::-1].index(best)] if best else None
 
@@ -342,21 +392,26 @@ class Prefixes:
         self._prefix_list.remove(prefix)
         self._prefix_list.append(prefix)
 
-    def keep(self, tokens: Array, rows: Mapping[str, Array]) -> None:
+    def keep(self, tokens: Array, rows: Mapping[str, Array], adapter: Mapping[str, Array] | None = None) -> None:
         """Store a copy of a text's prefix. rows: by the names of buffers, [kv_heads, cache, size]."""
         tokens = tokens[: self._max_tokens]
         count = len(tokens)
         if count < MIN_SHARED:
             return
-        shared, prefix = self.find(tokens)
+        shared, prefix = self.find(tokens, adapter)
         if prefix is not None and shared == count:
             self.use(prefix)
             return
-        self._prefix_list = [each for each in self._prefix_list if shared_count(each.tokens, tokens) < len(each.tokens)]
+        self._prefix_list = [
+            each
+            for each in self._prefix_list
+            if each.adapter is not adapter or shared_count(each.tokens, tokens) < len(each.tokens)
+        ]
         budget = self._max_tokens - count
         while self.tokens > budget:
             del self._prefix_list[0]
-        self._prefix_list.append(Prefix(tokens.copy(), {name: row[:, :count].copy() for name, row in rows.items()}))
+        copies = {name: row[:, :count].copy() for name, row in rows.items()}
+        self._prefix_list.append(Prefix(tokens.copy(), copies, adapter))
 
 
 # Prompt lookup: propose the tokens that followed an earlier occurrence of the last tokens.
@@ -389,3 +444,37 @@ def propose(tokens: Array, max_tokens: int) -> list[int]:
             begin = int(complete[-1] if complete.size else matches[0]) + length
             return [int(token) for token in tokens[begin : begin + max_tokens]]
     return []
+
+
+_DRAFT_PIECE = 512
+"""Number of tokens of a prompt that a draft model reads in one call."""
+
+
+class Draft:
+    """A smaller decoder that proposes the likeliest next tokens of one text at a time.
+
+    Source: Leviathan et al. 2023, arXiv:2211.17192, with the check of the proposals as above.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._slots = decoder.model.slots(1)
+        self._last = [np.array(1, np.int64)] if decoder.takes_last else []
+        self._cached = np.zeros(0, np.int64)  # the tokens whose keys and values are in the cache
+
+    def propose(self, tokens: Array, max_tokens: int) -> list[int]:
+        """Return up to `max_tokens` tokens after a text, fewer at the end of the cache. tokens: int64[count]."""
+        guess: list[int] = []
+        count, cached = len(tokens), min(shared_count(self._cached, tokens), len(tokens) - 1)
+        self._cached = self._cached[:0]  # while a call may fail
+        new = tokens[cached:]
+        for _ in range(min(max_tokens, self._decoder.cache + 1 - count)):
+            for start in range(0, len(new), _DRAFT_PIECE):
+                piece = new[start : start + _DRAFT_PIECE]
+                cached += len(piece)
+                logits = self._slots.run(0, 1, piece[None], np.array([cached]), *self._last)[0]
+            guess.append(int(np.argmax(logits)))
+            new = np.array(guess[-1:], np.int64)
+        if guess:
+            self._cached = np.concatenate([tokens, guess[:-1]]).astype(np.int64)
+        return guess

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -117,6 +117,22 @@ def _is_number(value: object) -> bool:
 # A text that is being generated.
 
 
+class Rule(Protocol):
+    """Changes the logits of one text before each token is chosen."""
+
+    def apply(self, logits: Array) -> None:
+        """Change float32[vocabulary] in place: -inf forbids a token."""
+
+    def advance(self, token: int) -> bool:
+        """Receive a new token. Returns True if it ends the text."""
+
+
+class Constraint(Protocol):
+    """Makes the rule of each text, such as a grammar of `models.constraints`."""
+
+    def start(self) -> Rule: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
     """The log-probability of a token, by the softmax of the logits without temperature.
@@ -141,6 +157,10 @@ def token_logprob(token: int, logits: Array, count: int) -> TokenLogprob:
     return TokenLogprob(token, float(scores[token]), tuple(zip(top.tolist(), scores[top].tolist(), strict=True)))
 
 
+DRAFT_TOKENS = 6
+"""The maximum number of tokens that a draft model proposes for one call."""
+
+
 class Text:
     """A prompt and the tokens after it.
 
@@ -156,6 +176,7 @@ class Text:
         "_tokens",
         "_top_count",
         "_until",
+        "adapter",
         "cached",
         "choice",
         "count",
@@ -167,6 +188,7 @@ class Text:
         "new_tokens",
         "numbers",
         "reach",
+        "rules",
     )  # fmt: skip
 
     def __init__(
@@ -179,15 +201,21 @@ class Text:
         lookup: int = 0,
         top_count: int = 0,
         until: Callable[[int], bool] | None = None,
+        rules: Sequence[Rule] = (),
+        adapter: Mapping[str, Array] | None = None,
     ) -> None:
         """Start a text.
 
         numbers: a random number for each token. lookup: the maximum number of tokens to look up. top_count: the number
         of likeliest tokens in `logprobs`; 0 for no `logprobs`. until: gets each token, True ends the text.
+        rules: applied in order. adapter: values of inputs with defaults; texts of one object share calls and prefixes.
         """
         self.choice = choice
         self.numbers = numbers
-        self.lookup = self.reach = lookup
+        self.lookup = lookup
+        self.reach = lookup or DRAFT_TOKENS
+        self.rules = rules
+        self.adapter = adapter
         self.new_tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self._top_count = top_count
@@ -228,6 +256,8 @@ class Text:
             self.logprobs.append(token_logprob(token, logits, self._top_count))
         try:
             is_last |= self._until is not None and self._until(token)
+            for rule in self.rules:
+                is_last |= rule.advance(token)
         except Exception as error:  # of this text alone
             self.fail(error)
             return
@@ -289,6 +319,49 @@ class Decoder:
                 help="build the model with last_tokens=True",
             )
         return count
+
+    def check_draft(self, caller: str, draft: Model | None) -> Decoder | None:
+        """Return the decoder of a draft model. Raises `ModelError` if it has another vocabulary."""
+        if draft is None:
+            return None
+        if not self.takes_last:
+            raise ModelError(
+                f"{caller}: draft={draft.name} needs logits of several tokens, but {self.model.name} outputs the last "
+                "ones",
+                help="build the model with last_tokens=True",
+            )
+        decoder = decoder_of(f"{caller}: draft", draft)
+        if decoder.vocabulary != self.vocabulary:
+            raise ModelError(
+                f"{caller}: the draft model {draft.name} has {decoder.vocabulary} tokens, but {self.model.name} has "
+                f"{self.vocabulary}",
+                help="use a draft model with the same tokenizer",
+            )
+        return decoder
+
+    def check_adapter(self, caller: str, adapter: Any) -> Mapping[str, Array] | None:
+        """Return the argument, None for an empty one. Raises `FeedError` for arrays that do not fit the model."""
+        if adapter is None or (isinstance(adapter, Mapping) and not adapter):
+            return None
+        optional = self.model.inputs.optional
+        if not isinstance(adapter, Mapping) or not adapter.keys() <= optional.keys():
+            unknown = sorted(set(adapter) - set(optional)) if isinstance(adapter, Mapping) else [adapter]
+            raise FeedError(
+                f"{caller}: {self.model.name} has no adapter {unknown[0]!r:.80}",
+                help="give arrays of model.adapter(...), and build the model with inputs for them: adapters=[...]",
+            )
+        self.model.adapter(adapter)
+        return adapter
+
+
+def start_rules(caller: str, constraints: Any) -> list[Rule]:
+    """Return new rules of constraints. Raises `FeedError` for other objects."""
+    if not isinstance(constraints, Sequence) or not all(hasattr(each, "start") for each in constraints):
+        raise FeedError(
+            f"{caller}: constraints must be a list of constraints, got {constraints!r:.80}",
+            help="give constraints=[grammars.json_schema({...})]",
+        )
+    return [each.start() for each in constraints]
 
 
 def decoder_of(caller: str, model: Model) -> Decoder:

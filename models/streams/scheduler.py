@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.running import Counts, Running
 from graphcore.models.streams.sampling import (
+    Constraint,
     Seed,
     Text,
     TokenLogprob,
@@ -22,6 +23,7 @@ from graphcore.models.streams.sampling import (
     decoder_of,
     prompt_of,
     require_integer,
+    start_rules,
     stop_tokens,
 )
 from graphcore.runtime.metrics import Metrics, Recorder
@@ -133,7 +135,14 @@ class Streams(Server):
     """
 
     def __init__(
-        self, model: Model, slots: int = 8, *, max_waiting: int = 64, piece: int = 128, prefix_tokens: int | None = None
+        self,
+        model: Model,
+        slots: int = 8,
+        *,
+        max_waiting: int = 64,
+        piece: int = 128,
+        prefix_tokens: int | None = None,
+        draft: Model | None = None,
     ) -> None:
         """Start the thread.
 
@@ -144,9 +153,10 @@ class Streams(Server):
             piece: The number of tokens of prompts to read between two steps.
             prefix_tokens: The number of tokens of ended texts whose keys and values are kept for prompts with the same
                 prefix; by default the tokens of one slot, 0 to share none.
+            draft: A smaller decoder with the same tokens, as for `generate`, for requests that run alone.
 
         Raises:
-            ModelError: The model is not a decoder.
+            ModelError: The model is not a decoder, or the draft model does not fit it.
             FeedError: A number is invalid.
             ResourceLimitError: There is not enough memory for the slots.
         """
@@ -158,7 +168,8 @@ class Streams(Server):
             require_integer("Streams", "slots", slots, 1),
             require_integer("Streams", "piece", piece, 1),
         )
-        running = Running(model_decoder, slot_count, piece_tokens, max_prefix_tokens)
+        draft_decoder = model_decoder.check_draft("Streams", draft)
+        running = Running(model_decoder, slot_count, piece_tokens, max_prefix_tokens, draft_decoder)
         self._slots = slot_count
         self._work = _Work(model.name, running, require_integer("Streams", "max_waiting", max_waiting, 0))
         # The thread refers to the work, not to the Streams, which can thus be garbage-collected.
@@ -178,6 +189,8 @@ class Streams(Server):
         timeout: float | None = None,
         logprobs: int = 0,
         until: Callable[[int], bool] | None = None,
+        constraints: Sequence[Constraint] = (),
+        adapter: Mapping[str, Array] | None = None,
     ) -> Request:
         """Return a request for the tokens after a prompt. Other options are those of `generate`.
 
@@ -189,6 +202,7 @@ class Streams(Server):
                 keeps its tokens.
             logprobs: The number of likeliest tokens in `request.logprobs`; 0 for no log-probabilities.
             until: A function that gets each new token, in the thread of the model, and returns True to end the text.
+            adapter: Arrays of `model.adapter(...)`. Requests share calls and prefixes if they have the same object.
 
         Raises:
             FeedError: An argument is invalid.
@@ -205,7 +219,9 @@ class Streams(Server):
         choice = choice_of("submit", temperature, top_k, top_p, seed)
         seconds = None if timeout is None else seconds_of("submit", timeout)
         top_count = require_integer("submit", "logprobs", logprobs, 0)
-        text = Text(prompt, new_token_count, ends, choice, choice.numbers()[0], lookup, top_count, until)
+        arrays, rules = self._decoder.check_adapter("submit", adapter), start_rules("submit", constraints)
+        numbers = choice.numbers()[0]
+        text = Text(prompt, new_token_count, ends, choice, numbers, lookup, top_count, until, rules, arrays)
         request = Request(text, self._work, seconds)
         self._work.add(request)
         return request

@@ -243,8 +243,8 @@ class Slots:
     def __len__(self) -> int:
         return self._count
 
-    def run(self, start: int, stop: int, /, *arrays: Any) -> list[Any]:
-        """Run the Model on rows start to stop and return its outputs.
+    def run(self, start: int, stop: int, /, *arrays: Any, **named: Any) -> list[Any]:
+        """Run the Model on rows start to stop and return its outputs. named: inputs by name, such as an adapter.
 
         A failed call does not change other rows, and writes to its own rows only what it would have stored. On another
         device a failed call loses all rows, and the next one raises `RunError`. Raises as a call of a State, and
@@ -254,7 +254,7 @@ class Slots:
         if state is None:
             state = self._state(start, stop)
         try:
-            return state(*arrays)
+            return state(*arrays, **named)
         except BaseException:
             # The state refuses further calls. Shared memory loses only the values that this call would have stored.
             if self._shares:
