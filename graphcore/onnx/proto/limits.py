@@ -19,9 +19,9 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, MAX_CHECKED_ELEMENTS, MAX_ELEMENTS, OPERANDS
-from graphcore.operators import REDUCTIONS
+from graphcore.operators import REDUCTIONS, Trait, having
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType, Type
 
 MAX_TENSOR_BYTES = 1 << 40
 """The maximum size of a tensor with static shape, in bytes."""
@@ -53,13 +53,10 @@ RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "LpPool": {**_WINDOW, "p": (1, _MAX_INT32)},
     "GlobalLpPool": {"p": (1, _MAX_INT32)},
     "Split": {"num_outputs": (1, _MAX_INT32), "split": (0, _MAX_INT32)},
-    "SpaceToDepth": {"blocksize": (1, 1 << 15)},
-    "DepthToSpace": {"blocksize": (1, 1 << 15)},
+    **{op: {"blocksize": (1, 1 << 15)} for op in ("SpaceToDepth", "DepthToSpace")},
     "LRN": {"size": (1, _MAX_INT32)},
     "GroupNormalization": {"num_groups": (1, _MAX_INT32)},
-    "RNN": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
-    "GRU": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
-    "LSTM": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
+    **{op: {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)} for op in having(Trait.RECURRENT)},
     "MaxRoiPool": {"pooled_shape": (1, _MAX_INT32)},
     "RoiAlign": {"output_height": (1, _MAX_INT32), "output_width": (1, _MAX_INT32), "sampling_ratio": (0, 1 << 15)},
     "Attention": {
@@ -70,8 +67,7 @@ RANGES: dict[str, dict[str, tuple[int, int]]] = {
         "right_window_size": (-1, (1 << 63) - 1),
     },
     "RotaryEmbedding": {"num_heads": (0, _MAX_INT32), "rotary_embedding_dim": (0, _MAX_INT32), "interleaved": (0, 1)},
-    "QuantizeLinear": {"block_size": (0, _MAX_INT32)},
-    "DequantizeLinear": {"block_size": (0, _MAX_INT32)},
+    **{op: {"block_size": (0, _MAX_INT32)} for op in ("QuantizeLinear", "DequantizeLinear")},
     "TopK": {"k": (0, _MAX_INT32)},
     "ConcatFromSequence": {"new_axis": (0, 1)},
     "TfIdfVectorizer": {
@@ -115,18 +111,13 @@ AXES_OF: dict[str, tuple[int, ...]] = {
 MAX_AXIS_NUMBERS = 128
 
 CHOICES: dict[tuple[str, str], str] = {
-    **dict.fromkeys(
-        [(op, "auto_pad") for op in (*_WINDOWED, "QLinearConv", "ConvInteger")], "NOTSET SAME_UPPER SAME_LOWER VALID"
-    ),
+    **{(op, "auto_pad"): "NOTSET SAME_UPPER SAME_LOWER VALID" for op in (*_WINDOWED, "QLinearConv", "ConvInteger")},
     ("BitShift", "direction"): "LEFT RIGHT",
     ("DepthToSpace", "mode"): "DCR CRD",
     ("Gelu", "approximate"): "none tanh",
     ("Pad", "mode"): "constant reflect edge wrap",
-    ("RNN", "direction"): "forward reverse bidirectional",
-    ("GRU", "direction"): "forward reverse bidirectional",
-    ("LSTM", "direction"): "forward reverse bidirectional",
-    ("ScatterElements", "reduction"): "none add mul max min",
-    ("ScatterND", "reduction"): "none add mul max min",
+    **{(op, "direction"): "forward reverse bidirectional" for op in having(Trait.RECURRENT)},
+    **{(op, "reduction"): "none add mul max min" for op in ("ScatterElements", "ScatterND")},
     ("TensorScatter", "mode"): "linear circular",
     ("GridSample", "mode"): "bilinear nearest bicubic linear cubic",
     ("GridSample", "padding_mode"): "zeros border reflection",
@@ -205,7 +196,7 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     """
     if op_type in CHECKED:
         check_constants(op_type, [constant_array(s, weights=True, outer=True) for s in inputs], place)
-    if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
+    if op_type == "GatherND" and any(_shape_of(s) == () for s in inputs):
         raise ModelError(
             f"load: {place}: data and indices must have at least one axis",
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
@@ -220,17 +211,17 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
             )
     for position in AXES_OF.get(op_type, ()):
         value = inputs[position] if position < len(inputs) else None
-        if value is not None and isinstance(value.type, TensorType) and value.type.shape.is_ranked:
-            if any(dim.is_static and int(dim) > MAX_AXIS_NUMBERS for dim in value.type.shape):
-                raise ModelError(
-                    f"load: {place}: input {position} has more numbers than a tensor can have axes",
-                    operands={f"input {position}": value},
-                    help="give one number for each axis",
-                )
+        if any(dim.is_static and int(dim) > MAX_AXIS_NUMBERS for dim in _shape_of(value) or ()):
+            raise ModelError(
+                f"load: {place}: input {position} has more numbers than a tensor can have axes",
+                operands={f"input {position}": value},
+                help="give one number for each axis",
+            )
     first = inputs[0] if inputs else None
-    if first is None or not isinstance(first.type, TensorType) or not first.type.shape.is_ranked:
+    shape = _shape_of(first)
+    if first is None or shape is None:
         return
-    rank = len(first.type.shape)
+    rank = len(shape)
     if op_type == "Attention":
         _check_heads(rank, inputs, place)
     if op_type in ("Pad", "Resize", "Upsample"):
@@ -246,8 +237,8 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
             help="list each axis once",
         )
     if op_type in ("DequantizeLinear", "QuantizeLinear"):
-        if not _has_scales(inputs[1]):
-            return
+        if all(not dim.is_static or int(dim) == 1 for dim in _shape_of(inputs[1]) or ()):
+            return  # one scale for all elements
         attributes = {"axis": 1, **attributes}
     names, after, before = AXES.get(op_type, ((), 0, 0))
     for name in names:
@@ -327,14 +318,15 @@ def _check_lengths(
         count, per_axis = (int(axes), {1: 2}) if axes is not None and axes.is_static else (0, {})
     for position, times in per_axis.items():
         symbol = inputs[position] if position < len(inputs) else None
-        if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+        shape = _shape_of(symbol)
+        if shape is None:
             continue
         length = _length_of(symbol)
         if length is None and op_type == "Pad":  # onnxruntime accepts a matrix of one row, too
             continue
         if length is None or (length.is_static and int(length) not in (0, times * count)):
             raise ModelError(
-                f"load: {place}: input {position} has shape {symbol.type.shape}, but applies to {count} axes",
+                f"load: {place}: input {position} has shape {shape}, but applies to {count} axes",
                 operands={f"input {position}": symbol},
                 help=f"give a vector of {times * count} numbers",
             )
@@ -342,10 +334,8 @@ def _check_lengths(
 
 def _length_of(symbol: Symbol | None) -> Dim | None:
     """Return the dim of a vector; None for another or unknown rank."""
-    type_ = None if symbol is None else symbol.type
-    if not isinstance(type_, TensorType) or not type_.shape.is_ranked or len(type_.shape) != 1:
-        return None
-    return type_.shape[0]
+    shape = _shape_of(symbol)
+    return shape[0] if shape is not None and len(shape) == 1 else None
 
 
 def _check_indices(
@@ -373,11 +363,10 @@ def _check_batch(data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapp
     """Raise `ModelError` for a GatherND with too many batch dims for its operands."""
     batch = attributes.get("batch_dims", 0)
     for symbol in inputs:
-        if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
-            continue
-        if batch >= len(symbol.type.shape):
+        shape = _shape_of(symbol)
+        if shape is not None and batch >= len(shape):
             raise ModelError(
-                f"load: {place}: batch_dims is {batch}, but an operand has {len(symbol.type.shape)} axes",
+                f"load: {place}: batch_dims is {batch}, but an operand has {len(shape)} axes",
                 operands={"data": data},
                 help="use fewer batch dims than axes",
             )
@@ -420,18 +409,10 @@ def _always_continues(body: Graph) -> bool:
     return isinstance(condition.producer, Constant) and _is_true(condition)
 
 
-def _has_axes(symbol: Symbol | None) -> bool:
-    """Return True unless the value is known to be a scalar."""
-    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
-        return True
-    return len(symbol.type.shape) > 0
-
-
-def _has_scales(symbol: Symbol | None) -> bool:
-    """Return True if there are several scales, not one for all elements."""
-    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
-        return False
-    return any(dim.is_static and int(dim) != 1 for dim in symbol.type.shape)
+def _shape_of(symbol: Symbol | None) -> Shape | None:
+    """Return the shape of a tensor; None for an unknown rank and for other values."""
+    type_ = None if symbol is None else symbol.type
+    return type_.shape if isinstance(type_, TensorType) and type_.shape.is_ranked else None
 
 
 def check_size(type_: Type, place: object) -> None:

@@ -13,7 +13,15 @@ import onnx
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.schemas.schemas import MICROSOFT, Operator, Parameter, operator, recorded, recorded_operator
+from graphcore.onnx.schemas.schemas import (
+    BY_ELEMENT,
+    MICROSOFT,
+    Operator,
+    Parameter,
+    operator,
+    recorded,
+    recorded_operator,
+)
 
 KINDS = onnx.AttributeProto
 _WORDS: dict[int, str] = {
@@ -28,19 +36,6 @@ _WORDS: dict[int, str] = {
     KINDS.GRAPH: "body",
     KINDS.TYPE_PROTO: "type",
 }
-_DTYPE_NAMES = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e5m2": "float8_e5m2",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0",
-    "float4e2m1": "float4_e2m1",
-    "float6e2m3": "float6_e2m3fn",
-    "float6e3m2": "float6_e3m2fn",
-}
-"""The library's names of dtypes that have another name in schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,5 +263,5 @@ def types(allowed: frozenset[str]) -> str:
             if rest.startswith(prefix):
                 word, rest = word + plural, rest[len(prefix) : -1]
         rest = ", ".join(part.strip().removeprefix("tensor(").removesuffix(")") for part in rest.split(","))
-        groups.setdefault(word, []).append(_DTYPE_NAMES.get(rest, rest))
+        groups.setdefault(word, []).append(BY_ELEMENT[rest].name if rest in BY_ELEMENT else rest)
     return "; ".join(word + ", ".join(sorted(names)) for word, names in groups.items())

@@ -62,11 +62,7 @@ def _of_runtime(
     runtime = installed()
     operator = None if runtime is None else runtime.operator(domain, op_type, 1)
     if operator is not None:
-        proto = onnx.NodeProto(op_type=op_type, domain=domain)
-        proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
-        proto.output.extend(f"y{i}" for i in range(max(operator.min_outputs, 1)))
-        for key, value in attributes.items():
-            proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+        proto = _node(op_type, inputs, attributes, domain, max(operator.min_outputs, 1))
         types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [OpaqueType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
@@ -86,17 +82,24 @@ def _outputs(schema: Any, attributes: dict[str, Any]) -> int:
     return int(attributes.get("num_outputs", 0) or max(schema.min_output, 1))
 
 
+def _node(
+    op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str, count: int
+) -> onnx.NodeProto:
+    return onnx.NodeProto(
+        op_type=op_type,
+        domain=domain,
+        input=["" if s is None else f"x{i}" for i, s in enumerate(inputs)],
+        output=[f"y{i}" for i in range(count)],
+        attribute=[onnx.AttributeProto.FromString(attribute(key, value)) for key, value in attributes.items()],
+    )
+
+
 def _model(
     op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str, count: int
 ) -> onnx.ModelProto:
     probe = Graph("probe", {f"x{i}": s.type for i, s in enumerate(inputs) if s is not None})
     model: onnx.ModelProto = onnx.ModelProto.FromString(_probe_bytes(probe))
-    node = onnx.NodeProto(op_type=op_type, domain=domain)
-    node.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
-    node.output.extend(f"y{i}" for i in range(count))
-    for key, value in attributes.items():
-        node.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
-    model.graph.node.append(node)
+    model.graph.node.append(_node(op_type, inputs, attributes, domain, count))
     for i in range(count):
         model.graph.output.append(onnx.ValueInfoProto(name=f"y{i}"))
     for i, symbol in enumerate(inputs):

@@ -32,7 +32,7 @@ _ELEMENTS = {
 }
 """The dtypes that have another name in schemas."""
 
-_BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
+BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +304,6 @@ def _of_element(text: str) -> Type:
             return make(_of_element(text[len(prefix) : -1]))
     name = text.removeprefix("tensor(").removesuffix(")")
     try:
-        return tensor_type(_BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())
+        return tensor_type(BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())
     except DTypeError:
         return OpaqueType()
