@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, SupportsIndex, final
 
-from graphcore.support.markup import code
 from graphcore.types import dim_polynomial
 from graphcore.types.dim_polynomial import (
     BOUND,
@@ -37,6 +36,7 @@ from graphcore.types.dim_polynomial import (
     split,
     terms,
 )
+from graphcore.types.immutable import Immutable
 
 _MAX_ARGS = 16  # of a max or min
 _MAX_FACTORS = 10_000  # of all terms of a product together, which bounds its time
@@ -45,7 +45,7 @@ _MAX_CACHED = 1024  # sizes up to this stay when nothing uses them
 
 
 @final
-class Dim:
+class Dim(Immutable):
     """The size of one axis: `Dim(4)`, `Dim("batch")`, `Dim("a") * 2 + 1`, `Dim("2 * a + 1")`, `Dim.dynamic()`.
 
     Arithmetic with Dims and ints (+ - * // % and unary -) returns the normal form, so equal dims are the same object.
@@ -289,23 +289,11 @@ class Dim:
             return "Dim.dynamic()"
         return f"Dim({self._text})" if self.value is not None and self.value >= 0 else f"Dim({self._text!r})"
 
-    def _repr_html_(self) -> str:
-        return code(str(self))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Dim is immutable")
-
     def __delattr__(self, name: str) -> None:
         raise AttributeError("a Dim is immutable")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dim, (self._text,)
-
-    def __copy__(self) -> Dim:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Dim:
-        return self
 
 
 # Interned dims by key: an int, a name, the terms of a polynomial, or (op, args).

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphcore.errors import DTypeError
 from graphcore.support.escaping import suggestion
-from graphcore.support.markup import code
+from graphcore.types.immutable import Immutable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ class Kind(enum.StrEnum):
     string = "string"
 
 
-class DType:
+class DType(Immutable):
     """The type of a tensor's elements.
 
     Named dtypes are attributes (`DType.int8`, `DType.tf32`). `DType.int(n)` and `DType.uint(n)` return integers of any
@@ -190,14 +190,8 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
-    def _repr_html_(self) -> str:
-        return code(str(self))
-
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return DType.of, (self.name,)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a DType is immutable")
 
     if not TYPE_CHECKING:  # type checkers would accept every attribute
 
@@ -208,12 +202,6 @@ class DType:
             numpy = _numpy_of(self)
             object.__setattr__(self, "numpy", numpy)
             return numpy
-
-    def __copy__(self) -> DType:
-        return self
-
-    def __deepcopy__(self, memo: object) -> DType:
-        return self
 
 
 _bool = bool

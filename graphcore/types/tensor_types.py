@@ -12,6 +12,7 @@ from graphcore.support.escaping import escaped
 from graphcore.support.markup import code
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.immutable import Immutable
 
 DimLike: TypeAlias = Dim | int | str
 
@@ -190,7 +191,7 @@ def _dim(value: DimLike) -> Dim:
     raise ShapeError(f"{value!r} is not a valid dim", help="a dim is a number >= 0, a name, or Dim.dynamic()")
 
 
-class TensorType:
+class TensorType(Immutable):
     """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`. Immutable and interned.
 
     Args:
@@ -259,9 +260,6 @@ class TensorType:
     def __str__(self) -> str:
         return f"{self.dtype.name}{'?' if self.ambiguous else ''}{self.shape}"
 
-    def _repr_html_(self) -> str:
-        return code(str(self))
-
     def __repr__(self) -> str:
         dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape) if self.shape.is_ranked else ""
         shape = f"[{dims}]" if self.shape.is_ranked else repr(self.shape)
@@ -269,12 +267,6 @@ class TensorType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tensor_type, (self.dtype, self.shape, self.ambiguous)
-
-    def __copy__(self) -> TensorType:
-        return self
-
-    def __deepcopy__(self, memo: object) -> TensorType:
-        return self
 
 
 _SPELLINGS = re.compile(
@@ -339,7 +331,7 @@ def known_type(type_: Type) -> Type:
     return tensor_type(type_.dtype, type_.shape) if isinstance(type_, TensorType) and type_.ambiguous else type_
 
 
-class _ElementType:
+class _ElementType(Immutable):
     """A type with one element type."""
 
     __slots__ = ("element",)
@@ -349,9 +341,6 @@ class _ElementType:
 
     element: Type
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a {type(self).__name__} is immutable")
-
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.element == getattr(other, "element", None)
 
@@ -360,9 +349,6 @@ class _ElementType:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.element!r})"
-
-    def _repr_html_(self) -> str:
-        return code(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.element,)
@@ -386,7 +372,7 @@ class OptionalType(_ElementType):
         return f"optional({self.element})"
 
 
-class OpaqueType:
+class OpaqueType(Immutable):
     """A type that graphcore only passes through: a map, a sparse tensor, or an unknown type.
 
     onnx: the serialised `onnx.TypeProto`, empty for an unknown type.
@@ -401,9 +387,6 @@ class OpaqueType:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "onnx", onnx)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a OpaqueType is immutable")
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueType) and self.onnx == other.onnx
 
@@ -415,9 +398,6 @@ class OpaqueType:
 
     def __repr__(self) -> str:
         return f"OpaqueType({self.name!r})"
-
-    def _repr_html_(self) -> str:
-        return code(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OpaqueType, (self.name, self.onnx)
