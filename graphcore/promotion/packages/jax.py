@@ -14,7 +14,7 @@ from typing import Any
 
 from graphcore.errors import PromotionError
 from graphcore.promotion.anvil import Anvil
-from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.numpy import check_order, check_power, check_scalars, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, SymbolLike
 from graphcore.promotion.system import SHORT, PromotionSystem, path_text
 from graphcore.types.dtypes import DType
@@ -153,9 +153,7 @@ class Jax(PromotionSystem):
             joined, is_weak = self._join_weak(operands)
         check_order(key, joined, "JAX", _SORTS)
         if key.rule != "logical":
-            for operand in operands:
-                if operand.literal is not None:
-                    check_scalar(operand.literal, joined)
+            check_scalars(operands, joined)
         check_power(key, operands, joined, "Integers cannot be raised to negative powers in JAX")
         if joined is D.bool and key.op in _NOT_OF_BOOLS:
             raise no_meaning(key, joined, "JAX", "cast it to int32 first: .cast(DType.int32)")

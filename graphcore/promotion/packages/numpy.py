@@ -17,7 +17,6 @@ from graphcore.promotion.rules import (
     NoPromotion,
     Operand,
     Resolution,
-    Scalar,
     check_literal,
     smallest_float,
 )
@@ -76,10 +75,7 @@ class NumPy(PromotionSystem):
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
         joined = self._join_weak(operands)
         if key.rule != "logical":
-            computed = _computation_dtype(key, joined)
-            for operand in operands:
-                if operand.literal is not None:
-                    check_scalar(operand.literal, computed)
+            check_scalars(operands, _computation_dtype(key, joined))
         return joined
 
     def _join_weak(self, operands: Sequence[Operand]) -> DType:
@@ -184,20 +180,21 @@ def reason(lhs: DType, rhs: DType) -> str:
 # The rules for Python scalars that the three packages share.
 
 
-def check_scalar(value: Scalar, dtype: DType) -> None:
-    """Raise `NoPromotion` for a Python scalar that `dtype` cannot represent; floats round ints."""
+def check_scalars(operands: Sequence[Operand], dtype: DType) -> None:
+    """Raise `NoPromotion` for a Python scalar among the operands that `dtype` cannot hold; floats round ints."""
     part = real_of(dtype)
-    if type(value) is not int or not part.is_float:
-        check_literal(value, dtype)
-        return
-    try:
-        check_literal(float(value), dtype)
-    except (NoPromotion, OverflowError):
-        raise NoPromotion(
-            f"{text_of(value)} cannot be held in {dtype}",
-            help=f"{dtype} holds {part.min} to {part.max}; cast the Symbol to a wider dtype first",
-            error=DTypeError,
-        ) from None
+    for value in [o.literal for o in operands if o.literal is not None]:
+        if type(value) is not int or not part.is_float:
+            check_literal(value, dtype)
+            continue
+        try:
+            check_literal(float(value), dtype)
+        except (NoPromotion, OverflowError):
+            raise NoPromotion(
+                f"{text_of(value)} cannot be held in {dtype}",
+                help=f"{dtype} holds {part.min} to {part.max}; cast the Symbol to a wider dtype first",
+                error=DTypeError,
+            ) from None
 
 
 def check_power(key: Key, operands: Sequence[Operand], met: DType, words: str) -> None:

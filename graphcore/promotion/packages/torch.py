@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.numpy import check_order, check_power, check_scalars, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, rounded
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType, complex_of
@@ -82,9 +82,7 @@ class Torch(PromotionSystem):
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
         joined = self._by_category(operands)
         if key.rule != "logical":
-            for operand in operands:
-                if operand.literal is not None:
-                    check_scalar(operand.literal, joined)
+            check_scalars(operands, joined)
         return joined
 
     def _by_category(self, operands: Sequence[Operand]) -> DType:
