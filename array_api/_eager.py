@@ -186,8 +186,8 @@ EAGER = Eager(
 @overload
 def function(body: _F, /) -> _F: ...
 @overload
-def function(*, static: bool = False) -> Callable[[_F], _F]: ...
-def function(body: Any = None, /, *, static: bool = False) -> Any:
+def function(*, static: bool = False, scalars: slice | None = None) -> Callable[[_F], _F]: ...
+def function(body: Any = None, /, *, static: bool = False, scalars: slice | None = None) -> Any:
     """Make a function on Symbols accept Symbols, Arrays or both.
 
     body: builds with ops on Symbols and returns a Symbol, or a tuple, named tuple or list of them. Its operands are
@@ -195,16 +195,20 @@ def function(body: Any = None, /, *, static: bool = False) -> Any:
     hashable, lists, tuples or slices. With a Symbol among the operands it builds in the graph of that Symbol, where
     Arrays are constants. With a Tensor among them it runs like ops on Tensors. With Arrays only it is traced once for
     each signature, and the results are Arrays. Without operands it is called directly. static: trace with the sizes of
-    all axes, instead of names for sizes above 1.
+    all axes, instead of names for sizes above 1. scalars: the positions of arguments that may be Python scalars, which
+    `as_arrays` converts.
     """
     if body is None:
-        return lambda wrapped: function(wrapped) if not static else _function(wrapped, static=True)
-    return _function(body, static=static)
+        return lambda wrapped: _function(wrapped, static=static, scalars=scalars)
+    return _function(body, static=static, scalars=scalars)
 
 
-def _function(body: _F, *, static: bool) -> _F:
+def _function(body: _F, *, static: bool, scalars: slice | None) -> _F:
     @functools.wraps(body)
     def call(*arguments: Any, **named: Any) -> Any:
+        if scalars is not None:
+            converted = as_arrays(body.__name__, arguments[scalars])
+            arguments = (*arguments[: scalars.start], *converted, *arguments[scalars.stop :])
         operands: list[Any] = []
         template = split_operands(body, arguments, named, operands, _is_operand)
         if any(type(value) is Symbol for value in operands):

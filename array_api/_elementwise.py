@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -197,13 +196,7 @@ def _binary(name: str, body: Callable[[Any, Any], Symbol]) -> Callable[[Tensor, 
     def call(x1: Tensor, x2: Tensor, /) -> Tensor:
         return body(x1, x2)
 
-    inner = function(_set_names(call, name, body))
-
-    @functools.wraps(inner)
-    def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-        return inner(*as_arrays(name, (x1, x2)))
-
-    return outer
+    return function(scalars=slice(0, 2))(_set_names(call, name, body))
 
 
 def _floor_divide(x1: Tensor, x2: Tensor) -> Symbol:

@@ -90,11 +90,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(rows[:, axis] for axis in range(x.ndim))
 
 
-@function
-def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    return ops.where(condition, x1, x2)
-
-
+@function(scalars=slice(1, 3))
 def where(condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
     """Return the elements of x1 where `condition` is true, and those of x2 elsewhere.
 
@@ -106,7 +102,7 @@ def where(condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
     Raises:
         PromotionError, ShapeError: Otherwise.
     """
-    return _where(condition, *as_arrays("where", (x1, x2)))
+    return ops.where(condition, x1, x2)
 
 
 @function
@@ -214,18 +210,7 @@ def unique_values(x: Tensor, /) -> Tensor:
     return ops.unique(x).values
 
 
-@function
-def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
-    left, right = promote_pair("isin", "join", x1, x2)
-    elements, test_elements = ops.reshape(left, -1), ops.reshape(right, -1)
-    # In the stably sorted concatenation, a run of equal elements starts with one of test_elements if there is any.
-    runs = runs_of(ops.concat([test_elements, elements]))
-    size = ops.gather(ops.shape_of(test_elements), 0)
-    is_member = ops.less(ops.gather(ops.gather(runs.order, runs.starts(Dim.dynamic())), runs.numbers), size)
-    result = ops.reshape_like(runs.placed(is_member)[size:], left)
-    return ops.logical_not(result) if invert else result
-
-
+@function(scalars=slice(0, 2))
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     """Return True for each element of x1 that is in x2; False with `invert`.
 
@@ -241,8 +226,14 @@ def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     Raises:
         PromotionError: If there is no common dtype.
     """
-    left, right = as_arrays("isin", (x1, x2))
-    return _isin(left, right, invert)
+    left, right = promote_pair("isin", "join", x1, x2)
+    elements, test_elements = ops.reshape(left, -1), ops.reshape(right, -1)
+    # In the stably sorted concatenation, a run of equal elements starts with one of test_elements if there is any.
+    runs = runs_of(ops.concat([test_elements, elements]))
+    size = ops.gather(ops.shape_of(test_elements), 0)
+    is_member = ops.less(ops.gather(ops.gather(runs.order, runs.starts(Dim.dynamic())), runs.numbers), size)
+    result = ops.reshape_like(runs.placed(is_member)[size:], left)
+    return ops.logical_not(result) if invert else result
 
 
 # Statistical functions
