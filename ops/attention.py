@@ -356,10 +356,7 @@ def _rotary_embedding(
     imaginary = e.emit("Add", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((sin, a), (cos, b))), shape=pairs)
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
-        ends = [
-            e.emit("Unsqueeze", s, x.graph.build.vector([4]), shape=_shape([*pairs, ONE])) for s in (real, imaginary)
-        ]
-        both = e.emit("Concat", *ends, shape=shape, axis=4)
+        both = e.emit("Concat", e.unsqueeze(real, 4), e.unsqueeze(imaginary, 4), shape=shape, axis=4)
         result = reshaped(both, [size(rotated, i) for i in range(4)], rotated.shape)
     else:
         result = e.emit("Concat", real, imaginary, shape=_shape([*x.shape[:3], 2 * half]), axis=3)

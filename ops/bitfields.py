@@ -298,10 +298,8 @@ def _read(x: Symbol, target: DType) -> Symbol:
 def _split_words(x: Symbol, bits: int) -> Symbol:
     """Split unsigned integers into words of `bits` along the last axis, the lowest first."""
     build, count = x.graph.build, x.dtype.bits // bits
-    column = _shape([*x.shape, Dim(1)])
-    last = e.ints(x, [-1])
     parts = [build.cast(shifted("ShiftRight", x, i * bits), DType.uint(bits)) for i in range(count)]
-    columns = [e.emit("Unsqueeze", part, last, shape=column) for part in parts]
+    columns = [e.unsqueeze(part, -1) for part in parts]
     apart = e.emit("Concat", *columns, shape=_shape([*x.shape, Dim(count)]), axis=x.rank)
     length = x.shape[-1]
     return _merge_last_axes(x, apart, length * count)

@@ -144,11 +144,9 @@ def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
             operands=roles,
             help="broadcast them with ops.broadcast_to, or rebind dims that always agree",
         )
-    graph = real.graph
     dims = [a if not a.is_dynamic else b for a, b in zip(real.shape, imag.shape, strict=True)]
-    last = graph.build.vector([-1])
-    parts = tuple(graph.build.emit("Unsqueeze", (s, last), retype(s, shape=Shape([*s.shape, 1]))) for s in (real, imag))
-    return graph.build.emit("Concat", parts, tensor_type(dtype, _shape([*dims, Dim(2)])), {"axis": -1})
+    parts = (e.unsqueeze(real, -1), e.unsqueeze(imag, -1))
+    return real.graph.build.emit("Concat", parts, tensor_type(dtype, _shape([*dims, Dim(2)])), {"axis": -1})
 
 
 @op(onnx="Reshape", rule="keep")
@@ -235,10 +233,7 @@ def _mul_complex(lhs: Symbol, rhs: Symbol) -> Symbol:
     (a, b), (c, d) = ((_part(s, 0), _part(s, 1)) for s in (lhs, rhs))
     real = e.emit("Sub", e.emit("Mul", a, c), e.emit("Mul", b, d))
     imag = e.emit("Add", e.emit("Mul", a, d), e.emit("Mul", b, c))
-    shape = Shape([*real.shape, 1])
-    last = e.ints(lhs, [-1])
-    parts = (e.emit("Unsqueeze", s, last, shape=shape) for s in (real, imag))
-    return e.emit("Concat", *parts, shape=Shape([*real.shape, 2]), axis=-1)
+    return e.emit("Concat", e.unsqueeze(real, -1), e.unsqueeze(imag, -1), shape=Shape([*real.shape, 2]), axis=-1)
 
 
 def _part(x: Symbol, position: int) -> Symbol:

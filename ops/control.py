@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.build.declare import op
 from graphcore.build.operands import as_index, cast_operand, graph_of, kinds_of, report_lossy, resolve
-from graphcore.build.primitives import emit, greater, move_axis
+from graphcore.build.primitives import emit, greater, move_axis, unsqueeze
 from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.build.shapes import axis_of, check_integers, check_scalar, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
@@ -453,9 +453,7 @@ def _restore_shape(collected: Symbol, trips: Symbol) -> Symbol:
     inner = list(collected.shape[1:]) if collected.shape.is_ranked else []
     if all(d.is_static for d in inner) or not all(d is _size_or_zero(graph, d) for d in inner):
         return collected
-    count = emit(
-        "Max", emit("Unsqueeze", trips, graph.build.vector([0]), shape=_shape([Dim(1)])), graph.build.vector([0])
-    )
+    count = emit("Max", unsqueeze(trips, 0), graph.build.vector([0]))
     sizes = emit("Concat", count, shape_vector(graph, inner), shape=_shape([Dim(len(inner) + 1)]), axis=0)
     return emit("Reshape", collected, sizes, shape=collected.shape, allowzero=1)
 

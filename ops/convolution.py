@@ -26,6 +26,7 @@ from graphcore.ops.shared.reshape import (
     pads_of,
     per_axis,
     static,
+    window_attributes,
     windows,
 )
 from graphcore.types.dims import Dim
@@ -302,12 +303,7 @@ def _attributes(
     pads: tuple[Sequence[int], Sequence[int]] | None,
     groups: int,
 ) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations}
-    if pads is None:
-        attributes["auto_pad"] = "SAME_UPPER"
-    else:
-        attributes["pads"] = [*pads[0], *pads[1]]
-    attributes["group"] = groups
+    attributes = {**window_attributes(strides, dilations, pads), "group": groups}
     sides = [*map(static, kernel)]
     if None not in sides:
         attributes["kernel_shape"] = sides

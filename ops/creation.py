@@ -161,11 +161,7 @@ def range(
         start, stop = 0, start
     bounds = {"start": start, "stop": stop, "step": step}
     graph = graph_of("range", bounds.values())
-    wanted = None if dtype is None else operands.dtype_of("range", dtype, graph)
-    if wanted in (DType.bool, DType.string):
-        raise DTypeError(
-            f"range: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
-        )
+    wanted = _number_dtype("range", dtype, graph)
     declared = None if out_dim is None else dims_of("range", [out_dim])[0]
     if any(isinstance(b, (Symbol, np.ndarray)) for b in bounds.values()):
         return _computed(graph, bounds, wanted, declared)
@@ -173,6 +169,15 @@ def range(
     if all(not isinstance(value, float) for value in values.values()):
         return _whole(graph, values, wanted, declared)
     return _real(graph, values, wanted, declared)
+
+
+def _number_dtype(name: str, dtype: object, graph: Graph) -> DType | None:
+    wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
+    if wanted in (DType.bool, DType.string):
+        raise DTypeError(
+            f"{name}: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
+        )
+    return wanted
 
 
 def _bound(role: str, value: Any) -> Any:
@@ -282,11 +287,7 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
     """
     name = "linspace"
     graph = graph_of(name, (start, stop, num))
-    wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
-    if wanted in (DType.bool, DType.string):
-        raise DTypeError(
-            f"{name}: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
-        )
+    wanted = _number_dtype(name, dtype, graph)
     (count,) = dims_of(name, [num], help="num is an int >= 0, a name or a Dim")
     ends = {"start": start, "stop": stop}
     if isinstance(start, (int, float, complex)) and isinstance(stop, (int, float, complex)):
@@ -334,10 +335,7 @@ def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:
     parts = Dim.maximum(count - int(bool(endpoint)), 1)
     total = dim_value(graph, parts, op="linspace")
     weight = e.emit("Div", e.cast(places, DType.float64), e.cast(total, DType.float64), shape=shape)
-    if not rank:
-        return weight
-    column = _shape([count, *[Dim(1)] * rank])
-    return e.emit("Unsqueeze", weight, graph.build.vector([*builtins.range(1, rank + 1)]), shape=column)
+    return e.unsqueeze(weight, *builtins.range(1, rank + 1)) if rank else weight
 
 
 # One-hot vectors
@@ -409,6 +407,5 @@ def _values(graph: Graph, values: dict[str, TensorLike | str], dtype: object) ->
     symbols, common = promote(name, "join", values)
     for role, symbol in zip(values, symbols, strict=True):
         check_scalar(name, role, symbol, help="give a number or a scalar")
-    cast = [graph.build.cast(s, wanted or common) for s in symbols]
-    parts = [e.emit("Unsqueeze", s, graph.build.vector([0]), shape=_shape([Dim(1)])) for s in cast]
+    parts = [e.unsqueeze(graph.build.cast(s, wanted or common), 0) for s in symbols]
     return e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)

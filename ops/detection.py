@@ -98,9 +98,7 @@ def _limit(graph: Graph, role: str, value: object, dtype: DType, roles: dict[str
             what = "a count" if dtype is DType.int64 else "a number"
             raise DTypeError(f"{name}: {role} must be {what}, got {symbol.dtype}", operands=operands, help="cast it")
         check_scalar(name, role, symbol, operands)
-        return e.emit(
-            "Unsqueeze", graph.build.cast(symbol, dtype), graph.build.vector([0]), dtype=dtype, shape=_shape([Dim(1)])
-        )
+        return e.unsqueeze(graph.build.cast(symbol, dtype), 0)
     is_number = not isinstance(value, (bool, np.bool_))
     if role == "max_output_boxes_per_class":
         if not is_number or not isinstance(value, (int, np.integer)) or value < 0:

@@ -216,7 +216,7 @@ def _fourier(
         # For lengths that are not powers of two, the kernel's algorithm loses half the digits.
         x = e.cast(x, DType.float64)
     if not is_complex:
-        x = e.emit("Unsqueeze", x, x.graph.build.vector([-1]), shape=_shape([*shape, Dim(1)]))
+        x = e.unsqueeze(x, -1)
     size = (
         shape[axis]
         if n is None and not (inverse and onesided)
@@ -280,10 +280,7 @@ def _weighted_half(x: Symbol, length: Symbol, axis: int) -> Symbol:
     inside = e.emit("LessOrEqual", doubled, length, dtype=DType.bool)
     ends = e.either(e.equal(place, zero), e.equal(doubled, length))
     weight = e.where(ends, e.const(x, 1.0), e.const(x, 2.0))
-    trailing = list(range(1, x.rank - axis))
-    column = _shape([x.shape[axis], *(Dim(1) for _ in trailing)])
-    weight = e.emit("Unsqueeze", weight, graph.build.vector(trailing), shape=column)
-    inside = e.emit("Unsqueeze", inside, graph.build.vector(trailing), shape=column)
+    weight, inside = (e.unsqueeze(s, *range(1, x.rank - axis)) for s in (weight, inside))
     parts = x
     if x.shape[-1] != 1:
         conjugate = np.array([1, -1], x.dtype.numpy)

@@ -212,7 +212,7 @@ def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     refuse_scalar("nonzero", data)
     rows = Dim.dynamic() if out_dim is None else _dim(out_dim)
     positions = coordinates(as_condition("nonzero", data, "x"), rows)
-    return e.emit("Transpose", positions, shape=_shape((rows, Dim(data.rank))), perm=[1, 0])
+    return e.transpose(positions, [1, 0])
 
 
 # Selection
@@ -456,10 +456,10 @@ def index_add(x: TensorLike, axis: int, index: TensorLike, values: TensorLike) -
     check_bounds(name, places, data, at)
     reduction = _reduction(name, data, "add")
     if not at:
-        return graph.build.emit("ScatterND", (data, _column(whole(places, DType.int64)), new), data.type, reduction)
-    shape = _shape([places.shape[0] if i == at else Dim(1) for i in range(data.rank)])
-    others = graph.build.vector([i for i in range(data.rank) if i != at])
-    places = e.emit("Unsqueeze", whole(places), others, shape=shape)
+        return graph.build.emit(
+            "ScatterND", (data, e.unsqueeze(whole(places, DType.int64), 1), new), data.type, reduction
+        )
+    places = e.unsqueeze(whole(places), *(i for i in range(data.rank) if i != at))
     places = _expand_beside(places, new, at, wanted)
     return graph.build.emit("ScatterElements", (data, places, new), data.type, {"axis": at} | reduction)
 
@@ -505,16 +505,11 @@ def segment_sum(values: TensorLike, ids: TensorLike, count: SizeLike) -> Symbol:
     type_ = tensor_type(data.dtype, _shape([dim_of(size), *data.shape[1:]]))
     zero = casting.cast_array(np.zeros(1, np.bool_), DType.bool, data.dtype)
     sums = graph.build.emit("ConstantOfShape", (shape_vector(graph, sizes, (data,), op=name),), type_, {"value": zero})
-    sums = graph.build.emit("ScatterND", (sums, _column(places), data), type_, reduction)
+    sums = graph.build.emit("ScatterND", (sums, e.unsqueeze(places, 1), data), type_, reduction)
     if is_inside:
         return sums
     start = graph.build.vector([0])
     return e.emit("Slice", sums, start, end, start, shape=_shape([rows, *data.shape[1:]]))
-
-
-def _column(index: Symbol) -> Symbol:
-    """Return positions [k] as coordinates [k, 1]."""
-    return e.emit("Unsqueeze", index, index.graph.build.vector([1]), shape=_shape([*index.shape, Dim(1)]))
 
 
 @op(onnx="NonZero + Slice + ScatterND", rule="join")
@@ -550,9 +545,7 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
     if chosen.shape != data.shape:
         chosen = graph.build.emit("Expand", (chosen, runtime_shape(data)), tensor_type(DType.bool, data.shape))
     count = Dim.dynamic()
-    rank = Dim(data.rank)
-    positions = coordinates(chosen, count)
-    rows = e.emit("Transpose", positions, shape=_shape((count, rank)), perm=[1, 0])
+    rows = e.transpose(coordinates(chosen, count), [1, 0])
     flat = graph.build.emit("Reshape", (new, graph.build.vector([-1])), retype(new, shape=_shape((new.shape.size,))))
     length = runtime_shape(rows, 0, 1)
     zero = graph.build.vector([0])

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphcore.build import primitives
 from graphcore.build.declare import op
 from graphcore.build.operands import operand
 from graphcore.build.shapes import axis_of, retype
@@ -110,8 +111,7 @@ def _index(
         y, order = _gather_arrays(name, y, axes, arrays)
     target = _result_order(entries, order)
     moved = [order.index(item) for item in target if not isinstance(item, New)]
-    if moved != sorted(moved):
-        y = y.graph.build.emit("Transpose", (y,), retype(y, shape=_shape(y.shape[i] for i in moved)), {"perm": moved})
+    y = primitives.transpose(y, moved)
     new = [position for position, item in enumerate(target) if isinstance(item, New)]
     return _with_new_axes(y, new, [item for item in target if isinstance(item, New)]) if new else y
 
@@ -191,11 +191,8 @@ def _gather_arrays(name: str, x: Symbol, axes: list[int], arrays: list[IndexArra
     if len(arrays) == 1 and isinstance(arrays[0], Mask):
         rows = coordinates(arrays[0].mask, Dim.dynamic())
         if len(taken) > 1:
-            type_ = tensor_type(DType.int64, _shape(reversed(rows.shape)))
-            indices = x.graph.build.emit("Transpose", (rows,), type_, {"perm": [1, 0]})
-            return _gather_nd(x, axes, taken, indices)
-        flat = x.graph.build.emit("Squeeze", (rows, x.graph.build.vector([0])), retype(rows, shape=rows.shape[1:]))
-        return _gather(x, axes, taken[0], flat)
+            return _gather_nd(x, axes, taken, primitives.transpose(rows, [1, 0]))
+        return _gather(x, axes, taken[0], primitives.squeeze(rows, 0))
     positions: list[Symbol] = []
     for entry in arrays:
         positions += _rows(entry.mask) if isinstance(entry, Mask) else [entry.positions]
@@ -212,11 +209,9 @@ def _gather(x: Symbol, axes: list[int], axis: int, index: Symbol) -> tuple[Symbo
 def _gather_nd(x: Symbol, axes: list[int], taken: list[int], indices: Symbol) -> tuple[Symbol, list[Item]]:
     remaining = [axis for axis in axes if axis not in taken]
     perm = [axes.index(axis) for axis in (*taken, *remaining)]
-    graph = x.graph
-    if perm != sorted(perm):
-        x = graph.build.emit("Transpose", (x,), retype(x, shape=_shape(x.shape[i] for i in perm)), {"perm": perm})
+    x = primitives.transpose(x, perm)
     shape = indices.shape[:-1] + x.shape[len(taken) :]
-    gathered = graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
+    gathered = x.graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
     return gathered, [*_array_axes(indices.rank - 1), *remaining]
 
 
@@ -245,10 +240,8 @@ def _stack_indices(name: str, positions: list[Symbol]) -> Symbol:
     values = [a for a in arrays if a is not None]
     if len(values) == len(arrays):
         return graph.build.constant(np.stack(np.broadcast_arrays(*values), axis=-1).astype(np.int64), DType.int64)
-    columns = []
-    for column in _expand_indices([whole(p, DType.int64) for p in positions], shape):
-        type_ = retype(column, shape=_shape((*column.shape, Dim(1))))
-        columns.append(graph.build.emit("Unsqueeze", (column, graph.build.vector([-1])), type_))
+    expanded = _expand_indices([whole(p, DType.int64) for p in positions], shape)
+    columns = [primitives.unsqueeze(column, -1) for column in expanded]
     rows = retype(columns[0], shape=_shape((*shape, Dim(len(columns)))))
     return graph.build.emit("Concat", tuple(columns), rows, {"axis": -1})
 
@@ -328,8 +321,7 @@ def assign(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Symbo
         return x
     dropped = [i for i, e in enumerate(parts) if isinstance(e, IntIndex)]
     if dropped:
-        dims = _shape([Dim(1) if isinstance(e, IntIndex) else e.length for e in parts])
-        new = x.graph.build.emit("Unsqueeze", (new, x.graph.build.vector(dropped)), retype(new, shape=dims))
+        new = primitives.unsqueeze(new, *dropped)
     if not depth:
         return new
     return x.graph.build.emit("ScatterND", (x, _grid(name, rows), new), x.type)
@@ -354,7 +346,7 @@ def _positions(x: Symbol, entry: IntIndex | Slice) -> Symbol:
         count = graph.build.scalar(int(size), DType.int64)
     else:
         vector = runtime_shape(x, entry.axis, entry.axis + 1)
-        count = graph.build.emit("Squeeze", (vector, graph.build.vector([0])), tensor_type(DType.int64, Shape()))
+        count = primitives.squeeze(vector, 0)
     zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
     every = graph.build.emit("Range", (zero, count, one), tensor_type(DType.int64, _shape([size])))
     return every if entry.is_whole else _emit_slices(every, [0], [replace(entry, axis=0)])
@@ -372,11 +364,10 @@ def _grid(name: str, rows: list[Symbol]) -> Symbol:
 
 def _with_axes(row: Symbol, axes: list[int]) -> Symbol:
     """Insert axes of size 1 into a vector."""
-    graph, array = row.graph, constant_array(row)
+    array = constant_array(row)
     if array is not None:
-        return graph.build.constant(np.expand_dims(array, tuple(axes)), DType.int64)
-    shape = _shape([Dim(1) if i in axes else row.shape[0] for i in range(len(axes) + 1)])
-    return graph.build.emit("Unsqueeze", (row, graph.build.vector(axes)), retype(row, shape=shape))
+        return row.graph.build.constant(np.expand_dims(array, tuple(axes)), DType.int64)
+    return primitives.unsqueeze(row, *axes)
 
 
 def _broadcast(name: str, x: Symbol, value: Symbol, shape: Shape, sizes: list[Symbol]) -> Symbol:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import operand, promote
 from graphcore.build.shapes import axis_of, check_integers, retype
@@ -87,15 +88,11 @@ def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
             )
     along = axis_of("stack", axis, first.rank + 1, roles)
     shape = functools.reduce(lambda a, b: _merge_shapes("stack", a, b, roles), [s.shape for s in symbols])
-    graph = first.graph
-    layers = []
-    for symbol in symbols:
-        thin = with_dims(symbol.shape, along, along, Dim(1))
-        layers.append(graph.build.emit("Unsqueeze", (symbol, graph.build.vector([along])), tensor_type(dtype, thin)))
+    layers = [e.unsqueeze(symbol, along) for symbol in symbols]
     if len(layers) == 1:
         return layers[0]
     whole = with_dims(shape, along, along, Dim(len(layers)))
-    return graph.build.emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
+    return first.graph.build.emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
 
 
 def _promote_list(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
@@ -235,22 +232,13 @@ def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
     symbol = operand("tile", x)
     counts = dims_of("tile", repeats, help="repeats are ints >= 0, one for each axis")
     if len(counts) > symbol.rank:
-        symbol = _with_axes(symbol, range(len(counts) - symbol.rank))
+        symbol = e.unsqueeze(symbol, *range(len(counts) - symbol.rank))
     counts = [Dim(1)] * (symbol.rank - len(counts)) + counts
     if all(count == 1 for count in counts):
         return symbol
     shape = _shape([dim * count for dim, count in zip(symbol.shape, counts, strict=True)])
     vector = shape_vector(symbol.graph, counts, (symbol,), op="tile")
     return symbol.graph.build.emit("Tile", (symbol, vector), retype(symbol, shape=shape))
-
-
-def _with_axes(x: Symbol, axes: Iterable[int]) -> Symbol:
-    """Insert axes of size 1 at these positions, in order."""
-    dims = list(x.shape)
-    places = list(axes)
-    for place in places:
-        dims.insert(place, Dim(1))
-    return x.graph.build.emit("Unsqueeze", (x, x.graph.build.vector(places)), retype(x, shape=_shape(dims)))
 
 
 @op(onnx="Tile, Reshape")
@@ -299,7 +287,7 @@ def repeat_interleave(
 def _repeat_all(x: Symbol, count: int, axis: int) -> Symbol:
     if count == 1:
         return x
-    thin = _with_axes(x, [axis + 1])
+    thin = e.unsqueeze(x, axis + 1)
     copies = [1] * thin.rank
     copies[axis + 1] = count
     shape = with_dims(thin.shape, axis + 1, axis + 2, Dim(count))
@@ -336,7 +324,7 @@ def _repeat_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles
     total = graph.build.emit("ReduceSum", (counts, graph.build.vector([0])), scalar, {"keepdims": 0})
     zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
     places = graph.build.emit("Range", (zero, total, one), tensor_type(DType.int64, _shape([length])))
-    column = _with_axes(places, [1])
+    column = e.unsqueeze(places, 1)
     over = tensor_type(DType.bool, _shape([length, counts.shape[0]]))
     # Summed in float64: exact here, and faster than the decomposition of integer sums.
     ended = graph.build.cast(graph.build.emit("LessOrEqual", (ends, column), over), DType.float64)

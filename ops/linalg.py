@@ -189,8 +189,7 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
                 help=f"flatten it: ops.reshape({role}, [-1])",
             )
     (left, right), dtype = promote("outer", "arithmetic", roles)
-    column = e.emit("Unsqueeze", left, e.ints(left, [1]), shape=Shape([*left.shape, 1]))
-    row = e.emit("Unsqueeze", right, e.ints(right, [0]), shape=Shape([1, *right.shape]))
+    column, row = e.unsqueeze(left, 1), e.unsqueeze(right, 0)
     return e.emit("And" if dtype is DType.bool else "Mul", column, row, shape=Shape([*left.shape, *right.shape]))
 
 
@@ -225,11 +224,10 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     if promoted[0].dtype.is_complex:
         promoted[0] = promoted[0].conj()
     left, right = (e.move_axis(s, axis_of("vecdot", axis, s.rank, roles), s.rank - 1) for s in promoted)
-    row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
-    column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
+    row, column = e.unsqueeze(left, -2), e.unsqueeze(right, -1)
     shape = _product_shape({"lhs": row, "rhs": column})
     product = row.graph.build.emit("MatMul", (row, column), tensor_type(dtype, shape))
-    return e.emit("Squeeze", product, e.ints(left, [-2, -1]), shape=product.shape[:-2])
+    return e.squeeze(product, -2, -1)
 
 
 @op(onnx="Einsum", rule="arithmetic")

@@ -119,8 +119,7 @@ def at(x: Symbol, k: Symbol, axis: int) -> Symbol:
     dims = list(x.shape)
     dims[axis] = Dim(1)
     place = axis % x.rank
-    index = e.emit("Unsqueeze", k, e.ints(k, [0]), shape=_shape([Dim(1)]))
-    return e.emit("Gather", x, index, shape=_shape(dims), axis=place)
+    return e.emit("Gather", x, e.unsqueeze(k, 0), shape=_shape(dims), axis=place)
 
 
 def turned(x: Symbol) -> Symbol:

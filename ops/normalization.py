@@ -253,13 +253,9 @@ def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vecto
 # Expansions, for dtypes without an accurate kernel
 
 
-def _axes_constant(x: Symbol, axes: Sequence[int]) -> Symbol:
-    return x.graph.build.vector(list(axes))
-
-
 def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
     shape = _shape([Dim(1) if i in axes else d for i, d in enumerate(x.shape)])
-    return e.emit("ReduceMean", x, _axes_constant(x, axes), dtype=x.dtype, shape=shape, keepdims=1)
+    return e.emit("ReduceMean", x, e.ints(x, axes), dtype=x.dtype, shape=shape, keepdims=1)
 
 
 def _scaled(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
@@ -275,11 +271,7 @@ def _standardised(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
 
 def _by_channel(x: Symbol, vector: Symbol) -> Symbol:
     """Reshape a vector of channels to broadcast along the second axis of x."""
-    trailing = list(range(1, x.rank - 1))
-    if not trailing:
-        return vector
-    shape = _shape([vector.shape[0], *(Dim(1) for _ in trailing)])
-    return e.emit("Unsqueeze", vector, _axes_constant(x, trailing), dtype=vector.dtype, shape=shape)
+    return e.unsqueeze(vector, *range(1, x.rank - 1)) if x.rank > 2 else vector
 
 
 def _affine(x: Symbol, scale: Symbol, shift: Symbol) -> Symbol:

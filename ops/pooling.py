@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from graphcore.build.declare import op
 from graphcore.build.operands import promote_one
@@ -22,6 +21,7 @@ from graphcore.ops.shared.reshape import (
     padding_of,
     pads_of,
     per_axis,
+    window_attributes,
     windows,
 )
 from graphcore.promotion.rules import Rule
@@ -224,11 +224,7 @@ def _pool(
             operands=roles,
             help="a window must contain elements of x: pad less, or use ops.pad first",
         )
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
-    if pads is None:
-        attributes["auto_pad"] = "SAME_UPPER"
-    else:
-        attributes["pads"] = [*pads[0], *pads[1]]
+    attributes = {"kernel_shape": kernel, **window_attributes(strides, dilations, pads)}
     if padding == "same":
         pads, ceil_mode = None, False
     counts = windows(name, sizes, kernel, strides, dilations, pads, roles, ceil_mode=bool(ceil_mode))
@@ -298,7 +294,7 @@ def fold(
             operands=roles,
             help="axis 2 of x must have an element for each window: check output_size, stride, dilation and padding",
         )
-    attributes = {"strides": strides, "dilations": dilations, "pads": [*before, *after]}
+    attributes = window_attributes(strides, dilations, (before, after))
     type_ = tensor_type(dtype, _shape([batch, columns // area, *image]))
     graph = symbol.graph
     return graph.build.emit(

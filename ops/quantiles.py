@@ -119,7 +119,7 @@ def _merge_axes(name: str, x: Symbol, stay: Sequence[Axis], count: Sequence[Axis
     """Return x with its last axes merged into one."""
     size = x.shape[len(stay) :].size
     if not count:
-        return e.emit("Unsqueeze", x, e.ints(x, [-1]), shape=_shape([*x.shape, Dim(1)]))
+        return e.unsqueeze(x, -1)
     vector = shape_vector(x.graph, [*stay, product(x.graph, count)], (x,), op=name)
     shape = _shape([*x.shape[: len(stay)], size])
     return x.graph.build.emit("Reshape", (x, vector), tensor_type(x.dtype, shape, x.ambiguous), {"allowzero": 1})
@@ -131,7 +131,7 @@ def _restore_shape(name: str, values: Symbol, q: Symbol, x: Symbol, axes: Sequen
     if q.rank == 1 and not keepdims:
         return values
     if not q.rank and not keepdims:
-        return e.emit("Squeeze", values, e.ints(values, [0]), shape=values.shape[1:])
+        return e.squeeze(values, 0)
     vector = shape_vector(x.graph, [*(Axis(q, i) for i in range(q.rank)), *sizes], (q, x), op=name)
     shape = _shape([*q.shape, *reduced_shape(x.shape, axes, keepdims)])
     return values.graph.build.emit(
@@ -169,7 +169,7 @@ def _quantile_of_last_axis(x: Symbol, q: Symbol, *, method: str | bytes) -> Symb
     types = [tensor_type(x.dtype, x.shape), tensor_type(DType.int64, x.shape)]
     attributes = {"axis": x.rank - 1, "largest": 0, "sorted": 1}
     ordered, _ = x.graph.build.emit_many("TopK", (x, vector), types, attributes)
-    size = e.emit("Squeeze", vector, e.ints(x, [0]), shape=_shape(()))
+    size = e.squeeze(vector, 0)
     if (length.lower_bound or 0) < 1:
         ordered, vector = _with_nan(ordered)
         size = e.emit("Max", size, e.const(size, 1))
@@ -187,14 +187,10 @@ def _quantile_of_last_axis(x: Symbol, q: Symbol, *, method: str | bytes) -> Symb
         part = e.where(e.equal(part, e.const(q, 0)), e.const(q, 0.5), e.const(q, 1))
     low, high = (e.cast(_elements_at(ordered, s), DType.float64) for s in (below, above))
     # The fractions as a column: [count, 1, ...]
-    column = _shape([q.shape[0], *[Dim(1)] * (x.rank - 1)])
-    axes = e.ints(q, list(range(1, x.rank)))
     if x.rank > 1:
-        part, is_valid = (e.emit("Unsqueeze", s, axes, shape=column) for s in (part, is_valid))
+        part, is_valid = (e.unsqueeze(s, *range(1, x.rank)) for s in (part, is_valid))
     result = e.cast(_interpolate(low, high, part, method), x.dtype)
-    greatest = _elements_at(
-        ordered, e.emit("Unsqueeze", last, e.ints(q, [0]), shape=_shape([Dim(1)]))
-    )  # NaN, where there is one
+    greatest = _elements_at(ordered, e.unsqueeze(last, 0))  # NaN, where there is one
     result = e.where(e.equal(greatest, greatest), result, greatest)
     return e.where(is_valid, result, e.const(x, float("nan")))
 

@@ -216,8 +216,8 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
     drawn = _draw(name, UNIFORM, graph, sizes, seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
     drawn = e.emit("Mul", drawn, total, shape=drawn.shape)
     shape = _shape([*drawn.shape, sums.shape[-1]])
-    drawn = e.emit("Unsqueeze", drawn, graph.build.vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
-    sums = e.emit("Unsqueeze", sums, graph.build.vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
+    drawn = e.unsqueeze(drawn, -1)
+    sums = e.unsqueeze(sums, -2)
     passed = e.emit("LessOrEqual", sums, drawn, dtype=DType.bool, shape=shape)
     classes = graph.build.cast(passed, _I64).sum(axis=-1)
     return classes if samples is not None else classes[..., 0]

@@ -202,12 +202,7 @@ def _channels_first(name: str, x: Symbol, size: int) -> Symbol:
     block = Dim(size)
     blocks = reshaped(name, x, [sizes[0], sizes[1], block_counts[0], block, block_counts[1], block], {"x": x})
     height, width = (dim // size for dim in x.shape[2:])
-    transposed = e.emit(
-        "Transpose",
-        blocks,
-        shape=_shape([x.shape[0], x.shape[1], block, block, height, width]),
-        perm=[0, 1, 3, 5, 2, 4],
-    )
+    transposed = e.transpose(blocks, [0, 1, 3, 5, 2, 4])
     channels = x.shape[1]
     new_channels: Dim | Symbol = channels * (size * size)
     if not channels.is_static:
@@ -378,8 +373,7 @@ def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
             )
     if not axes:
         return symbol
-    shape = _shape([d for i, d in enumerate(symbol.shape) if i not in axes])
-    return e.emit("Squeeze", symbol, e.ints(symbol, sorted(axes)), shape=shape)
+    return e.squeeze(symbol, *sorted(axes))
 
 
 @op(onnx="Unsqueeze", method=True)
@@ -400,13 +394,7 @@ def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     requested = _axes_argument("unsqueeze", axis, roles)
     count = len(requested) if isinstance(requested, tuple) else 1
     axes = axes_of("unsqueeze", requested, symbol.rank + count, roles)
-    if not axes:
-        return symbol
-    dims = list(symbol.shape)
-    for position in sorted(axes):
-        dims.insert(position, Dim(1))
-    vector = symbol.graph.build.vector(sorted(axes))
-    return symbol.graph.build.emit("Unsqueeze", (symbol, vector), retype(symbol, shape=_shape(dims)))
+    return e.unsqueeze(symbol, *sorted(axes)) if axes else symbol
 
 
 def _axes_argument(name: str, axis: Any, roles: dict[str, Symbol]) -> int | tuple[int, ...]:
@@ -515,10 +503,7 @@ def _transpose(name: str, x: Symbol, axes: Any) -> Symbol:
             operands=roles,
             help=f"give every axis once: a permutation of {tuple(range(x.rank))}",
         )
-    if order == tuple(range(x.rank)):
-        return x
-    type_ = retype(x, shape=_shape([x.shape[a] for a in order]))
-    return x.graph.build.emit("Transpose", (x,), type_, {"perm": list(order)})
+    return e.transpose(x, order)
 
 
 setattr(Symbol, "permute", in_pieces(permute))  # noqa: B010 - an assignment would be checked as an override

@@ -24,6 +24,7 @@ from graphcore.ops.shared.attributes import (
     names_in_scopes,
     release_other_names,
 )
+from graphcore.ops.shared.dims import with_dims
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
@@ -202,18 +203,7 @@ def list_concat(values: Symbol, axis: int = 0) -> Symbol:
 
     ONNX ConcatFromSequence.
     """
-    values = _list_operand("list_concat", values)
-    element = _element(values)
-    if not element.shape.is_ranked:
-        _unranked_axis("list_concat", axis)
-        _check_joined("list_concat", values, int(axis))
-        return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis)})
-    along = axis_of("list_concat", axis, element.rank, {"values": values})
-    _check_joined("list_concat", values, along)
-    dims = [Dim.dynamic() if i == along else d for i, d in enumerate(element.shape)]
-    return values.graph.build.emit(
-        "ConcatFromSequence", (values,), tensor_type(element.dtype, _shape(dims)), {"axis": along}
-    )
+    return _joined("list_concat", values, axis, is_new=False)
 
 
 @op(onnx="ConcatFromSequence")
@@ -231,24 +221,24 @@ def list_stack(values: Symbol, axis: int = 0) -> Symbol:
 
     ONNX ConcatFromSequence.
     """
-    values = _list_operand("list_stack", values)
-    element = _element(values)
-    if not element.shape.is_ranked:
-        _unranked_axis("list_stack", axis)
-        _check_joined("list_stack", values, None)
-        return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis), "new_axis": 1})
-    along = axis_of("list_stack", axis, element.rank + 1, {"values": values})
-    _check_joined("list_stack", values, None)
-    dims = [*element.shape[:along], Dim.dynamic(), *element.shape[along:]]
-    type_ = tensor_type(element.dtype, _shape(dims))
-    return values.graph.build.emit("ConcatFromSequence", (values,), type_, {"axis": along, "new_axis": 1})
+    return _joined("list_stack", values, axis, is_new=True)
 
 
-def _check_joined(name: str, values: Symbol, axis: int | None) -> None:
-    if pair := unjoinable(values, axis):
+def _joined(name: str, values: Symbol, axis: int, *, is_new: bool) -> Symbol:
+    """Join the elements along an axis, which is new if they are stacked."""
+    values = _list_operand(name, values)
+    type_ = _element(values)
+    if type_.shape.is_ranked:
+        axis = axis_of(name, axis, type_.rank + is_new, {"values": values})
+        type_ = tensor_type(type_.dtype, with_dims(type_.shape, axis, axis + (not is_new), Dim.dynamic()))
+    elif not isinstance(axis, int) or isinstance(axis, bool):
+        raise ShapeError(f"{name}: {axis!r} is not an axis", help="give an int")
+    if pair := unjoinable(values, None if is_new else axis):
         raise ShapeError(
             f"{name}: the shapes of elements differ", operands=pair, help="give elements whose sizes agree"
         )
+    attributes = {"axis": axis, "new_axis": 1} if is_new else {"axis": axis}
+    return values.graph.build.emit("ConcatFromSequence", (values,), type_, attributes)
 
 
 @op(onnx="SplitToSequence")
@@ -470,8 +460,3 @@ def _sizes(graph: Graph, x: Symbol, sizes: object, axis: int) -> tuple[Symbol, D
             help="give the size of every piece",
         )
     return graph.build.vector(lengths), Dim(lengths[0]) if len(set(lengths)) == 1 else Dim.dynamic()
-
-
-def _unranked_axis(name: str, axis: object) -> None:
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        raise ShapeError(f"{name}: {axis!r} is not an axis", help="give an int")

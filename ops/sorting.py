@@ -312,7 +312,7 @@ class Runs:
     def starts(self, count: Dim) -> Symbol:
         """Return the positions, in order, of the first of each value: int64 [count]."""
         positions = e.emit("NonZero", self.is_first, dtype=DType.int64, shape=_shape([Dim(1), count]))
-        return e.emit("Squeeze", positions, positions.graph.build.vector([0]), shape=_shape([count]))
+        return e.squeeze(positions, 0)
 
     @property
     def numbers(self) -> Symbol:
@@ -358,7 +358,7 @@ def runs_of(flat: Symbol) -> Runs:
         order = _order_of(e.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat, count)
     ordered = e.emit("Gather", flat, order, shape=shape, axis=0)
     zero, one = (graph.build.scalar(n, DType.int64) for n in (0, 1))
-    size = e.emit("Squeeze", count, graph.build.vector([0]), shape=_shape(()))
+    size = e.squeeze(count, 0)
     places = e.emit("Range", zero, size, one, shape=shape)
     before = e.emit("Max", e.emit("Sub", places, one), zero)
     changes = e.opposite(e.equal(ordered, e.emit("Gather", ordered, before, shape=shape, axis=0)))

@@ -121,8 +121,7 @@ def _band_mask(x: Symbol, lower: int | Symbol, upper: int | Symbol) -> Symbol:
     """Return a mask that is true in the band, bool [m, n]."""
     graph = x.graph
     rows, columns = (_positions(x, x.rank - 2 + i) for i in (0, 1))
-    down = e.emit("Unsqueeze", rows, e.ints(x, [1]), shape=Shape([*rows.shape, 1]))
-    diagonals = e.emit("Sub", columns, down)  # positive above the main diagonal
+    diagonals = e.emit("Sub", columns, e.unsqueeze(rows, 1))  # positive above the main diagonal
     zero = graph.build.scalar(0, DType.int64)
     low, high = (s if isinstance(s, Symbol) else graph.build.scalar(s, DType.int64) for s in (lower, upper))
     inside_low = e.emit("LessOrEqual", e.emit("Neg", diagonals), low, dtype=DType.bool)
@@ -137,8 +136,7 @@ def _positions(x: Symbol, axis: int) -> Symbol:
     if dim.is_static:
         length = graph.build.scalar(int(dim), DType.int64)
     else:
-        size = shape_vector(graph, [Axis(x, axis)])
-        length = e.emit("Squeeze", size, e.ints(x, [0]), shape=_shape(()))
+        length = e.squeeze(shape_vector(graph, [Axis(x, axis)]), 0)
     zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
     return graph.build.emit("Range", (zero, length, one), tensor_type(DType.int64, _shape([dim])))
 

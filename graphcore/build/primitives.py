@@ -103,16 +103,17 @@ def move_axis(x: Symbol, axis: int, to: int) -> Symbol:
 
 
 def unsqueeze(x: Symbol, *axes: int) -> Symbol:
-    """Insert axes of size 1 at these positions of the result, in ascending order."""
+    """Insert axes of size 1 at these positions of the result, in ascending order; a negative one must be alone."""
     dims = list(x.shape)
     for axis in axes:
-        dims.insert(axis, Dim(1))
+        dims.insert(axis % (len(dims) + 1), Dim(1))
     return emit("Unsqueeze", x, ints(x, axes), shape=_shape(dims))
 
 
-def squeeze(x: Symbol, axis: int) -> Symbol:
-    """Remove an axis of size 1."""
-    return emit("Squeeze", x, ints(x, [axis]), shape=_shape([dim for i, dim in enumerate(x.shape) if i != axis]))
+def squeeze(x: Symbol, *axes: int) -> Symbol:
+    """Remove axes of size 1."""
+    removed = {axis % x.rank for axis in axes}
+    return emit("Squeeze", x, ints(x, axes), shape=_shape([dim for i, dim in enumerate(x.shape) if i not in removed]))
 
 
 # Arithmetic of Symbols and numbers, and polynomials, for functions in float64.

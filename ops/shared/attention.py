@@ -188,7 +188,7 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
         first = e.emit("Sub", ends, length(q, 2)) if before is None else before
     if left < 0 and right < 0:
         return conditions
-    query = e.emit("Unsqueeze", _places(q), graph.build.vector([1]), shape=_shape([q.shape[2], ONE]))
+    query = e.unsqueeze(_places(q), 1)
     place = query if first is None else e.emit("Add", query, first)
     if right >= 0:
         last = e.emit("Add", place, _distance(q, right)) if right else place

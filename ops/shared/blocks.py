@@ -54,9 +54,9 @@ def from_bytes(encoding: str, data: Symbol) -> Symbol:
     if zero := BLOCKS[spec.gguf].zero:
         centred = e.emit("Sub", centred, e.const(centred, float(zero)))
     parts = _shaped(centred, [total, groups, spec.block // groups], [-1, groups, spec.block // groups])
-    result = e.emit("Mul", _column(steps), parts)
+    result = e.emit("Mul", e.unsqueeze(steps, -1), parts)
     if minima is not None:
-        result = e.emit("Sub", result, _column(minima))
+        result = e.emit("Sub", result, e.unsqueeze(minima, -1))
     shape = data.shape[:-1] + _shape([Dim(int(count) * spec.block)])
     return e.emit("Reshape", result, _target(data, shape), shape=shape)
 
@@ -71,10 +71,6 @@ def _target(data: Symbol, shape: Shape) -> Symbol:
 
 def _shaped(x: Symbol, dims: Sequence[Dim | int], target: Sequence[int]) -> Symbol:
     return e.emit("Reshape", x, e.ints(x, target), shape=Shape(dims))
-
-
-def _column(x: Symbol) -> Symbol:
-    return e.emit("Unsqueeze", x, e.ints(x, [-1]), shape=x.shape + _shape([Dim(1)]))
 
 
 def _bytes(blocks: Symbol, start: int, end: int) -> Symbol:

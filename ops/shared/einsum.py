@@ -182,8 +182,7 @@ def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Label
             if dim == 1 and letters[label] != 1
         ]
         if short:
-            shape = _shape([d for axis, d in enumerate(symbol.shape) if axis not in short])
-            symbol = e.emit("Squeeze", symbol, e.ints(symbol, short), shape=shape)
+            symbol = e.squeeze(symbol, *short)
             labels = tuple(label for axis, label in enumerate(labels) if axis not in short)
         inputs.append(labels)
         operands.append(symbol)

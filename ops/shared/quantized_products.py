@@ -39,9 +39,8 @@ def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block
     split = _shape([*leading, Dim(count), Dim(block)])
     blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
     values, *rest = _int4(blocks) if symmetric else _asymmetric(blocks, [x.rank], 15)
-    ends = _shape([*leading, Dim(count)])
     numbers = e.emit("Reshape", values, e.ints(x, [*[0] * len(leading), int(last)]), shape=x.shape)
-    results = [numbers, *(e.emit("Squeeze", s, e.ints(x, [-1]), shape=ends) for s in rest)]
+    results = [numbers, *(e.squeeze(s, -1) for s in rest)]
     return tuple(e.cast(s, DType.uint4) if s.dtype is DType.uint8 else s for s in results)
 
 
@@ -139,10 +138,7 @@ def computed(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, 
     *leading, last = shape
     count = int(last) // block
     blocks = _reshaped(e.cast(values, _F32), [*[0] * len(leading), count, block], [*leading, Dim(count), Dim(block)])
-    columns = [
-        e.emit("Unsqueeze", e.cast(s, _F32), e.ints(s, [-1]), shape=_shape([*leading, Dim(count), Dim(1)]))
-        for s in (scale, zero)
-    ]
+    columns = [e.unsqueeze(e.cast(s, _F32), -1) for s in (scale, zero)]
     scaled = e.emit("Mul", e.emit("Sub", blocks, columns[1]), columns[0])
     return _reshaped(scaled, [*[0] * len(leading), int(last)], shape)
 
@@ -176,9 +172,9 @@ def _unpacked(packed: Symbol) -> Symbol:
         return packed.graph.build.constant(nibbles(array).astype(DType.uint4.numpy), DType.uint4)
     low = e.emit("BitwiseAnd", packed, e.const(packed, 15))
     high = e.emit("BitShift", packed, e.const(packed, 4), direction="RIGHT")
-    pair = _shape([*leading, last, Dim(1)])
-    halves = [e.emit("Unsqueeze", s, e.ints(s, [-1]), shape=pair) for s in (low, high)]
-    both = e.emit("Concat", *halves, shape=_shape([*leading, last, Dim(2)]), axis=packed.rank)
+    both = e.emit(
+        "Concat", e.unsqueeze(low, -1), e.unsqueeze(high, -1), shape=_shape([*leading, last, Dim(2)]), axis=packed.rank
+    )
     flat = e.emit("Reshape", both, e.ints(both, [*[0] * len(leading), 2 * int(last)]), shape=shape)
     return e.cast(flat, DType.uint4)
 
@@ -188,7 +184,7 @@ def _unpacked(packed: Symbol) -> Symbol:
 
 def product(x: Symbol, weight: Symbol) -> Symbol:
     """Return x @ weight.T in the dtype of x."""
-    transposed = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    transposed = e.transpose(weight, [1, 0])
     return e.emit("MatMul", x, e.cast(transposed, x.dtype), shape=x.shape[:-1] + weight.shape[:1])
 
 
@@ -197,7 +193,7 @@ def dynamic_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) ->
     dtype, x = x.dtype, e.cast(x, _F32)
     numbers, _, x_scale, x_zero = levels(x)
     shape = x.shape[:-1] + values.shape[:1]
-    transposed = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    transposed = e.transpose(values, [1, 0])
     sums = e.emit("MatMulInteger", numbers, transposed, x_zero, *zeros, dtype=DType.int32, shape=shape)
     both = e.emit("Mul", x_scale, scale)
     return e.cast(e.emit("Mul", e.cast(sums, _F32), both, shape=shape), dtype)
@@ -346,7 +342,7 @@ def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool
     parts = [*halves(values)]
     if is_unsigned:
         parts = [e.emit("BitwiseXor", e.bitcast(h, _BYTE), middle, dtype=_BYTE, shape=h.shape) for h in parts]
-    first, second = (e.emit("Transpose", h, shape=h.shape[::-1], perm=[1, 0]) for h in parts)
+    first, second = (e.transpose(h, [1, 0]) for h in parts)
     zeros = (middle,) if is_unsigned else ()
 
     def partial(left: Symbol, zero: Symbol, right: Symbol, of_weight: Symbol) -> Symbol:
@@ -363,7 +359,7 @@ def half_split_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol)
     """Multiply x in two digits by a weight of one, [n, k]: return the sums of both products."""
     dtype, x = x.dtype, e.cast(x, _F32)
     a = digits(x)
-    transposed = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    transposed = e.transpose(values, [1, 0])
     shape = x.shape[:-1] + values.shape[:1]
 
     def partial(digit: Symbol, zero: Symbol, of_digit: Symbol) -> Symbol:

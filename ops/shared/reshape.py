@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.build.operands import graph_of
 from graphcore.build.shapes import Roles, check_integers, check_scalar, retype
 from graphcore.errors import ShapeError
@@ -103,10 +104,7 @@ def scalar_size(op: str, graph: Graph, size: Symbol, roles: Mapping[str, object]
 
 def as_size(value: Symbol) -> Symbol:
     """Return an integer scalar as an int64 Symbol of shape [1]."""
-    wide = value.graph.build.cast(value, DType.int64)
-    return wide.graph.build.emit(
-        "Unsqueeze", (wide, wide.graph.build.vector([0])), tensor_type(DType.int64, _shape((Dim(1),)))
-    )
+    return e.unsqueeze(value.graph.build.cast(value, DType.int64), 0)
 
 
 def dim_of(size: TargetSize) -> Dim:
@@ -302,6 +300,14 @@ def pads_of(
         else:
             return None
     return [total // 2 for total in totals], [total - total // 2 for total in totals]
+
+
+def window_attributes(
+    strides: Sequence[int], dilations: Sequence[int], pads: tuple[Sequence[int], Sequence[int]] | None
+) -> dict[str, Any]:
+    """Return the attributes of an operator on windows. pads: the result of `pads_of`."""
+    padding = {"auto_pad": "SAME_UPPER"} if pads is None else {"pads": [*pads[0], *pads[1]]}
+    return {"strides": strides, "dilations": dilations, **padding}
 
 
 def output_padding_of(
