@@ -15,7 +15,7 @@ from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import PromotionSystem
-from graphcore.types.dtypes import DType, Kind, real_of
+from graphcore.types.dtypes import DType, real_of
 
 __all__ = [
     "__array_namespace_info__",
@@ -162,7 +162,11 @@ def iinfo(type: Any, /) -> IInfo:
     return IInfo(dtype.bits, int(dtype.max), int(dtype.min), dtype)
 
 
-_BY_KIND = {Kind.bool: "bool", Kind.signed: "signed integer", Kind.unsigned: "unsigned integer"}
+_PROPERTIES = {
+    "signed integer": "is_signed", "unsigned integer": "is_unsigned", "integral": "is_integer",
+    "real floating": "is_float", "complex floating": "is_complex", "numeric": "is_number",
+}  # fmt: skip
+"""The properties of a DType that say whether it is of a kind."""
 
 
 def isdtype(dtype: DType, kind: Any) -> Any:
@@ -180,15 +184,7 @@ def isdtype(dtype: DType, kind: Any) -> Any:
         return source is kind
     if kind not in KINDS:
         raise DTypeError(f"isdtype: unknown kind {kind!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
-    if kind == "integral":
-        return source.is_integer
-    if kind == "numeric":
-        return source.is_number
-    if kind == "real floating":
-        return source.is_float
-    if kind == "complex floating":
-        return source.is_complex
-    return _BY_KIND.get(source.kind) == kind
+    return source is bool if kind == "bool" else getattr(source, _PROPERTIES[kind])
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:

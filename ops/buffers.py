@@ -15,7 +15,7 @@ from graphcore.build.operands import operand
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue, may_hold, value_of
 from graphcore.ir.graph import Graph
-from graphcore.ir.names import checked_name
+from graphcore.ir.names import checked_name, first_free
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.creation import constant, full
 from graphcore.ops.indexing import assign
@@ -221,12 +221,8 @@ def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
             operands={"value": symbol},
             help="return it from the function of the body, and print the result of cond or the loop",
         )
-    unique_label, count = label, 0
-    while graph.watched.get(unique_label, symbol) is not symbol:
-        count += 1
-        unique_label = f"{label}_{count}"
     graph.build.end_expressions((symbol,))
-    graph.watched[unique_label] = symbol
+    graph.watched[first_free(label, lambda name: graph.watched.get(name, symbol) is not symbol)] = symbol
     return symbol
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
+from graphcore.ir.names import first_free
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.support.escaping import escaped
@@ -80,10 +81,7 @@ def _collect(graph: Graph, names: dict[Definition, str], taken: set[str]) -> Non
 
 def unlike(name: str, taken: set[str]) -> str:
     """Return the name, with a number appended if it is taken, and add it to `taken`."""
-    unique, count = name, 0
-    while unique in taken:
-        count += 1
-        unique = f"{name}_{count}"
+    unique = first_free(name, taken.__contains__)
     taken.add(unique)
     return unique
 

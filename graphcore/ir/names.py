@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from graphcore.errors import GraphError
@@ -142,6 +142,15 @@ class Names:
         for label, value in outputs:
             if label is not None and value.given_name is None and not isinstance(value.producer, Constant):
                 change(value, given_name=self.claim(label, "output", value))
+
+
+def first_free(name: str, is_taken: Callable[[str], bool]) -> str:
+    """Return the name, or the first of `name_1`, `name_2`, ... that is not taken."""
+    free, count = name, 0
+    while is_taken(free):
+        count += 1
+        free = f"{name}_{count}"
+    return free
 
 
 _number = re.compile(r".*_(\d{1,18})_*", re.DOTALL).fullmatch

@@ -23,6 +23,7 @@ from graphcore.ir.definitions import (
     substituted,
 )
 from graphcore.ir.graph import Graph
+from graphcore.ir.names import first_free
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.shape_values import ShapeValues
@@ -165,14 +166,10 @@ class Replay(Rewrite):
         """Return the name with the prefix; if it is in use, None, or the name with a number if `numbered`."""
         if name is None:
             return None
-        wanted = unique = f"{self._prefix}{self._names.get(name, name)}"
-        count = 0
-        while unique in graph.names.taken:
-            if not numbered:
-                return None
-            count += 1
-            unique = f"{wanted}_{count}"
-        return unique
+        wanted = f"{self._prefix}{self._names.get(name, name)}"
+        if numbered:
+            return first_free(wanted, graph.names.taken.__contains__)
+        return None if wanted in graph.names.taken else wanted
 
     # Nodes
 

@@ -7,6 +7,7 @@ process that only runs a model imports none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -64,6 +65,7 @@ class DimPlaces(dict["Dim", tuple[Symbol, int]], Generic[Symbol]):
         self.seen = 0
 
 
+@dataclass(slots=True, eq=False)
 class Memory(Generic[Symbol]):
     """The caches of one graph.
 
@@ -77,47 +79,23 @@ class Memory(Generic[Symbol]):
     that `precision="fast"` may omit, by number, with True if all their nodes may be less accurate anyway.
     """
 
-    __slots__ = (
-        "casts",
-        "dim_places",
-        "expressions",
-        "functions",
-        "implicit",
-        "indices",
-        "loose",
-        "plans",
-        "reshapes",
-        "sizes",
-        "tensors",
-        "values",
-    )
-
-    def __init__(self) -> None:
-        self.plans: dict[Hashable, Any] = {}
-        self.reshapes: dict[Hashable, tuple[Symbol | None, Any, Mapping[str, Any]]] = {}
-        self.indices: dict[Hashable, list[Any]] = {}
-        self.sizes: dict[Hashable, Symbol] = {}
-        self.dim_places: DimPlaces[Symbol] = DimPlaces()
-        self.values: dict[Hashable, Symbol] = {}
-        self.casts: dict[tuple[int, DType, bool], Symbol] = {}
-        self.implicit: dict[int, Symbol] = {}
-        self.expressions: dict[int, Any] = {}
-        self.tensors: dict[int, tuple[Any, Any]] = {}
-        self.functions: dict[Hashable, tuple[Any, Any]] = {}
-        self.loose: dict[int, bool] = {}
+    plans: dict[Hashable, Any] = field(default_factory=dict)
+    reshapes: dict[Hashable, tuple[Symbol | None, Any, Mapping[str, Any]]] = field(default_factory=dict)
+    indices: dict[Hashable, list[Any]] = field(default_factory=dict)
+    sizes: dict[Hashable, Symbol] = field(default_factory=dict)
+    dim_places: DimPlaces[Symbol] = field(default_factory=DimPlaces)
+    values: dict[Hashable, Symbol] = field(default_factory=dict)
+    casts: dict[tuple[int, DType, bool], Symbol] = field(default_factory=dict)
+    implicit: dict[int, Symbol] = field(default_factory=dict)
+    expressions: dict[int, Any] = field(default_factory=dict)
+    tensors: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    functions: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
+    loose: dict[int, bool] = field(default_factory=dict)
 
     def copy(self) -> Memory[Symbol]:
-        """Return a copy of the caches."""
-        result: Memory[Symbol] = Memory()
-        result.plans, result.reshapes, result.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
-        result.sizes, result.values, result.casts = dict(self.sizes), dict(self.values), dict(self.casts)
-        result.tensors, result.functions = dict(self.tensors), dict(self.functions)
-        result.implicit, result.expressions, result.loose = (
-            dict(self.implicit),
-            dict(self.expressions),
-            dict(self.loose),
-        )
-        return result
+        """Return a copy of the caches, but for the places of dims, which are found again."""
+        names = [each.name for each in fields(self) if each.name != "dim_places"]
+        return Memory(**{name: dict(getattr(self, name)) for name in names})
 
     # Invalidation after an edit of the graph
 

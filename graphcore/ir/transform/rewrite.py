@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from graphcore.ir.buffers import Buffer, stored, value_of
 from graphcore.ir.graph import Graph
+from graphcore.ir.names import first_free
 from graphcore.ir.state.attaching import Memory
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
@@ -296,11 +297,7 @@ def _unique_label(label: str, used: set[str], graph: Graph, symbol: Symbol) -> s
     """Return an unused output name. The result of a node may have the same name as its output."""
     is_made = isinstance(symbol.producer, Node)
     taken = {name for name, s in graph.names.taken.items() if s is not symbol or not is_made}
-    unique, count = label, 0
-    while unique in used or unique in taken:
-        count += 1
-        unique = f"{label}_{count}"
-    return unique
+    return first_free(label, (used | taken).__contains__)
 
 
 def outputs_of(graph: Graph) -> dict[str, str | None]:
