@@ -231,15 +231,10 @@ _NEUTRAL: dict[str, dict[str, float | int]] = {
     "Mul": {"float": 1.0, "integer": 1},
     "Div": {"float": 1.0, "integer": 1},
     "And": {"bool": 1},
-    "Or": {"bool": 0},
-    "Xor": {"bool": 0},
+    **{op: {"bool": 0} for op in ("Or", "Xor")},
     "BitwiseAnd": {"integer": -1},
-    "BitwiseOr": {"integer": 0},
-    "BitwiseXor": {"integer": 0},
     "FloorDiv": {"integer": 1},
-    "BitShift": {"integer": 0},
-    "ShiftLeft": {"integer": 0},
-    "ShiftRight": {"integer": 0},
+    **{op: {"integer": 0} for op in ("BitwiseOr", "BitwiseXor", "BitShift", "ShiftLeft", "ShiftRight")},
 }
 _ONE_SIDED = frozenset({"BitShift", "Div", "FloorDiv", "ShiftLeft", "ShiftRight", "Sub"})
 
