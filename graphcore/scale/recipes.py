@@ -59,7 +59,7 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
 # Packages of optional extras.
 
 
-_SERVE = ("anyio", "starlette", "uvicorn")
+_SERVE = ("anyio", "h11", "starlette", "uvicorn")
 _EXTRAS = {"ray": ("ray", "pyarrow", *_SERVE), "serve": _SERVE}
 
 

@@ -22,6 +22,7 @@ import pytest
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.cli import main
+from graphcore.cli.arguments import parser
 from graphcore.errors import GraphError, ModelError
 from graphcore.scale.deploy.triton import Settings, Word, model_config, to_text
 from graphcore.scale.deploy.writing import Lowering, docker_folder, kubernetes_name, triton_repository, yaml
@@ -275,7 +276,8 @@ def test_dockerfile_has_known_instructions_and_its_files_are_there(tmp_path: Pat
     (source, _target) = next(rest for name, rest in parsed if name == "COPY").split()
     assert (folder / source / "head.onnx").is_file()
     start = json.loads(next(rest for name, rest in parsed if name == "ENTRYPOINT"))
-    assert start[:4] == ["python", "-m", "graphcore.scale.serving.http_server", "/models/head.onnx"]
+    assert start[:3] == ["graphcore", "serve", "/models/head.onnx"]
+    parser().parse_args([*start[1:], *json.loads(next(rest for name, rest in parsed if name == "CMD"))])
     assert json.loads(next(rest for name, rest in parsed if name == "CMD")) == ["--batch", "32"]
     assert [name for name, _ in parsed].index("USER") < [name for name, _ in parsed].index("ENTRYPOINT")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import graphcore as gc
+from graphcore.cli import main
 from graphcore.errors import MissingExtraError
 from graphcore.scale.recipes import require
-from graphcore.scale.serving import http_server
 from tests.scale.support import graphs
 
 
@@ -44,7 +44,7 @@ def test_error_names_the_extra_when_what_serves_is_missing(
         gc.scale.HttpServer({})
     assert "graphcore-engine[serve]" in caught.value.help
     graphs()["floats"].export(tmp_path / "floats.onnx")
-    assert http_server.main([str(tmp_path / "floats.onnx")]) == 1
+    assert main(["serve", str(tmp_path / "floats.onnx")]) == 1
     assert "pip install 'graphcore-engine[serve]'" in capsys.readouterr().err
 
 

@@ -7,15 +7,11 @@ import contextlib
 import gzip
 import http.client
 import json
-import re
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -273,7 +269,7 @@ def test_answer_is_not_packed_when_the_client_does_not_ask(requested: str) -> No
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 def test_client_of_triton_reads_packed_answers(server: HttpServer, packing: str) -> None:
     triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
-    client = triton.InferenceServerClient(server.url)
+    client = triton.InferenceServerClient(server.url.removeprefix("http://"))
     array = np.arange(4096, dtype=np.float16).reshape(2, -1) / np.float16(64)
     value = triton.InferInput("x", [2, 2048], "FP16").set_data_from_numpy(array)
     results = {"request_compression_algorithm": packing, "response_compression_algorithm": packing}
@@ -304,7 +300,11 @@ def test_body_in_chunks_is_read(server: HttpServer) -> None:
     assert (status, json.loads(answer)["outputs"][0]["data"]) == (200, [1, 2])
     head = b"POST /v2/models/FP32/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     last = b"%x;ext=1\r\n%s\r\n0\r\nTrailer: a\r\n\r\n" % (len(body), body)
-    assert [status for status, _ in _raw(server, head + last + _good(), 2)] == [200, 200]
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as connection:
+        connection.sendall(head + last + _good())
+        result = _rest(connection)  # proxies differ in where chunks end: no request after them is answered
+    assert result.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\nconnection: close\r\n" in result.lower()
 
 
 HOST = b" HTTP/1.1\r\nHost: a\r\n"
@@ -462,18 +462,20 @@ def test_client_that_neither_sends_nor_reads_is_disconnected(blocked: Any) -> No
                 assert len(_rest(client)) < 32 << 20
 
 
-def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not_count(
-    blocked: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asgi, "MAX_CONNECTIONS", 20)
+def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not_count(blocked: Any) -> None:
     blocked.gate.set()
-    with HttpServer({"held": blocked}) as server:
+    with HttpServer({"held": blocked}, max_connections=20) as server:
         for number in range(200):
             with socket.create_connection((server.host, server.port)) as gone:
                 gone.sendall(b"POST"[: number % 5])
         until(lambda: _raw(server, _of_held(1))[0][0] == 200)
+        blocked.gate.clear()
         connections = [socket.create_connection((server.host, server.port)) for _ in range(20)]
-        until(lambda: _ask(server, "/v2/health/live", None, "GET")[0] == 503)
+        for each in connections:
+            each.sendall(_of_held(1))
+        until(lambda: len(server._listener._server.server_state.tasks) == 20)
+        assert _ask(server, "/v2/health/live", None, "GET")[0] == 503
+        blocked.gate.set()
         for each in connections:
             each.close()
         until(lambda: _raw(server, _of_held(1))[0][0] == 200)
@@ -601,24 +603,6 @@ def test_stream_whose_client_leaves_before_it_has_a_slot_is_cancelled(monkeypatc
         finally:
             gate.set()
         assert _ask(server, "/v2/models/llama/generate", body)[0] == 200
-
-
-def test_program_serves_files_until_it_is_told_to_end(tmp_path: Path) -> None:
-    _pair().export(tmp_path / "pair.onnx")
-    command = [sys.executable, "-m", "graphcore.scale.serving.http_server", str(tmp_path / "pair.onnx"), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
-        match = re.fullmatch(r"serving pair at http://(127.0.0.1:\d+)/v2\n", program.stdout.readline())
-        try:
-            assert match, program.stderr.read() if program.stderr else ""
-            connection = http.client.HTTPConnection(match[1], timeout=PATIENCE)
-            connection.request("GET", "/v2/models/pair/ready")
-            assert connection.getresponse().status == 200
-        finally:
-            program.terminate()
-        assert program.communicate(timeout=PATIENCE) == ("", "")
-        assert program.returncode == 0
-    connection.close()
 
 
 def test_many_connections_that_end_leave_no_thread(server: HttpServer) -> None:

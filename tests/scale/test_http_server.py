@@ -37,7 +37,7 @@ def server() -> Iterator[HttpServer]:
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[Any]:
-    result = triton.InferenceServerClient(server.url)
+    result = triton.InferenceServerClient(server.url.removeprefix("http://"))
     yield result
     result.close()
 
@@ -75,7 +75,7 @@ def test_server_loads_graphs_and_files(tmp_path: Path) -> None:
     ]
     for source, name in cases:
         with HttpServer(source) as server:
-            client = triton.InferenceServerClient(server.url)
+            client = triton.InferenceServerClient(server.url.removeprefix("http://"))
             assert client.is_model_ready(name)
             client.close()
 

@@ -27,7 +27,7 @@ def test_client_of_kserve_infers_and_its_classes_have_the_fields_of_the_manifest
     manifests[-1].write_text(text.replace("minReplicas", "minReplica").replace("limits", "limit"))
     with HttpServer(models()) as server:
         ran = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.scale.kserve_client", f"http://{server.url}",
+            [sys.executable, "-W", "ignore", "-m", "tests.scale.kserve_client", server.url,
              *map(str, manifests)],
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip

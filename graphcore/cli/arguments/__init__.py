@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore set-dims model.onnx fixed.onnx batch=1
   graphcore deploy model.onnx --triton repository/
+  graphcore serve model.onnx --port 8000
   graphcore promote int8 uint64
   graphcore doctor
   graphcore conform --runtime 1.27.0
@@ -75,6 +76,7 @@ _COMMANDS = (
     options.add_set_dims,
     options.add_astype,
     options.add_deploy,
+    options.add_serve,
     reading.add_promote,
     reading.add_doctor,
     reading.add_conform,

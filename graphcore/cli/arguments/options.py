@@ -431,3 +431,37 @@ def add_deploy(commands: Commands) -> None:
     parser.add_argument("--image", metavar="NAME", help="for --kserve: the image of graphcore's server (NAME:1)")
     add_json(parser)
     add_links(parser)
+
+
+_SERVE = "Serves models over HTTP by the Open Inference Protocol."
+_SERVE_HELP = """\
+A model is an .onnx file, or a folder of Hugging Face with config.json; its name is that of the file or folder. Ctrl-C
+and SIGTERM refuse new requests and finish the accepted ones; a second one ends at once. docs/howto/serve.md has the
+protocol.
+
+examples:
+  graphcore serve model.onnx
+  graphcore serve small.onnx large.onnx --host 0.0.0.0 --port 8080 --workers 4
+"""
+
+
+def add_serve(commands: Commands) -> None:
+    parser = command(commands, "serve", "serve", _SERVE, _SERVE_HELP)
+    parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files, or folders")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="the port, 0 for any free one (8000)")
+    add_provider(parser)
+    for flags, kind, default, metavar, text in (
+        ("--workers", int, 1, "N", "processes, each of which loads the models (1)"),
+        ("--threads", int, None, "N", "threads of a run (as many as cores)"),
+        ("--batch", int, 32, "N", "maximum number of rows of a batch (32)"),
+        ("--wait", float, 2.0, "MS", "milliseconds that a request waits for others (2)"),
+        ("--slots", int, 8, "N", "texts that a decoder generates at once (8)"),
+        ("--max-waiting", int, 256, "N", "maximum number of waiting requests of a model (256)"),
+        ("--timeout", float, 30.0, "SECONDS", "maximum time of a request, from its last byte to its result (30)"),
+        ("--client-timeout", float, 60.0, "SECONDS", "time of a client to send a request or read its response (60)"),
+        ("--max-bytes", int, 64 << 20, "N", "maximum size of a body, also unpacked (64 MiB)"),
+        ("--max-connections", int, 1000, "N", "maximum number of connections (1000)"),
+    ):
+        parser.add_argument(flags, type=kind, default=default, metavar=metavar, help=text)
+    add_json(parser)

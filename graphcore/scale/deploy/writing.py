@@ -325,7 +325,7 @@ def dockerfile(
         installed[project] = f"/wheels/{wheel}{extra}"
     packages = " ".join(f"'{each}'" for each in installed.values())
     paths = [f"/models/{name}.onnx" for name in names]
-    start = ["python", *(["/server.py"] if is_plain else ["-m", "graphcore.scale.serving.http_server"]), *paths]
+    start = [*(["python", "/server.py"] if is_plain else ["graphcore", "serve"]), *paths]
     start += ["--host", "0.0.0.0", "--port", str(PORT)]
     start += [] if is_plain else ["--provider", "cuda" if gpu else "cpu"]
     probe = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/v2/health/ready', timeout=2)"

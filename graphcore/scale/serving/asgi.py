@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -10,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 from urllib.parse import quote
 
+import h11
 import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
@@ -17,18 +19,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response as Answer
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphcore.scale.protocol.endpoint import Endpoint
 from graphcore.scale.protocol.infer import packed
 from graphcore.scale.protocol.tensors import ProtocolError, Response, failure
 
-CLIENT_SECONDS = 60
-"""Seconds between two checks of clients: one that is slow to send or read at both is disconnected."""
-
 CLOSING_SECONDS = 10
 """Seconds that clients have to read responses when the server closes."""
 
-MAX_CONNECTIONS = 1000
 _MAX_HEAD_BYTES = 1 << 16
 _MAX_BYTES_PACKED_AT_ONCE = 1 << 14
 
@@ -37,7 +36,10 @@ def app(endpoint: Endpoint) -> ASGIApp:
     """Return the ASGI application of an endpoint."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await answer(endpoint, Request(scope, receive))
+        request = Request(scope, receive)
+        response = await answer(endpoint, request)
+        if "transfer-encoding" in request.headers and response.status_code != 413:  # 413: the client may still send
+            response.headers["Connection"] = "close"  # see `_Connection`
         await response(scope, receive, send)
 
     return serve
@@ -130,20 +132,73 @@ async def _iterate(stream: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield event
 
 
-class Listener:
-    """Serves an endpoint in a thread until it is closed. Raises `OSError` if the address is in use."""
+_UNSAFE_LINE = re.compile(rb"(?<!\r)\n|\n[ \t]")
+"""A line that ends without a carriage return, or continues the line before: proxies differ in how they read these."""
 
-    def __init__(self, endpoint: Endpoint, host: str, port: int) -> None:
-        self._socket = socket.create_server((host, port))
+
+class _Connection(h11.Connection):
+    """Refuses what a proxy might read differently, which could hide a request from it.
+
+    A body in chunks is the last of its connection: h11 accepts more ends of chunks and trailers than some proxies.
+    """
+
+    _is_last = False
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE and (head := self.trailing_data[0].partition(b"\r\n\r\n")[0]):
+            if self._is_last or _UNSAFE_LINE.search(head):
+                raise h11.RemoteProtocolError("the head has unsafe lines, or follows a body in chunks")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._is_last = any(name == b"transfer-encoding" for name, _ in event.headers)
+            if event.http_version != b"1.1" and (self._is_last or event.http_version != b"1.0"):
+                raise h11.RemoteProtocolError("the version is unknown, or has no chunks")
+        return event
+
+
+class _Protocol(H11Protocol):
+    """Closes the connection that is idle for longest when there are more than the limit."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn = _Connection(h11.SERVER, _MAX_HEAD_BYTES)
+        self.idle_since = self.loop.time()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            others: set[Any] = self.connections - {self}
+            idle = [each for each in others if _is_idle(each)]
+            if idle:
+                min(idle, key=lambda each: each.idle_since).transport.abort()
+
+    def on_response_complete(self) -> None:
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
+
+
+def _is_idle(protocol: Any) -> bool:
+    is_waiting: bool = protocol.cycle is None or protocol.cycle.response_complete
+    return is_waiting and not protocol.flow.write_paused and not protocol.transport.is_closing()
+
+
+class Listener:
+    """Serves an endpoint in a thread until it is closed, by a listening socket.
+
+    max_connections: the maximum number of connections. client_seconds: the seconds between two checks of clients: one
+    that is slow to send or read at both is disconnected.
+    """
+
+    def __init__(self, endpoint: Endpoint, listening: socket.socket, max_connections: int, client_seconds: Any):
+        self._socket = listening
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # uvicorn sends head and body in two pieces
-        self.port = int(self._socket.getsockname()[1])
         self._waited_for: dict[Any, Any] = {}
         self._server: Any = uvicorn.Server(
             uvicorn.Config(
-                app(endpoint), http="h11", ws="none", lifespan="off", log_config=None, proxy_headers=False,
-                server_header=False, headers=[("Server", "graphcore")], limit_concurrency=MAX_CONNECTIONS,
-                h11_max_incomplete_event_size=_MAX_HEAD_BYTES, timeout_keep_alive=CLIENT_SECONDS,
-                timeout_notify=CLIENT_SECONDS, callback_notify=self._disconnect_slow_clients,
+                app(endpoint), http=_Protocol, ws="none", lifespan="off", log_config=None, proxy_headers=False,
+                server_header=False, headers=[("Server", "graphcore")], limit_concurrency=max_connections + 1,
+                h11_max_incomplete_event_size=_MAX_HEAD_BYTES, timeout_keep_alive=client_seconds,
+                timeout_notify=client_seconds, callback_notify=self._disconnect_slow_clients,
                 timeout_graceful_shutdown=CLOSING_SECONDS,
             )
         )  # fmt: skip

@@ -1,18 +1,14 @@
-"""A small server of the Open Inference Protocol: `python -m graphcore.scale.serving.http_server model.onnx`."""
+"""A server of the Open Inference Protocol. `graphcore serve model.onnx` starts one."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
-import signal
-import sys
-import threading
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from graphcore.errors import GraphcoreError, GraphError, RunError
+from graphcore.errors import GraphError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
@@ -22,6 +18,10 @@ from graphcore.scale.serving.served import Serving
 
 Source: TypeAlias = "Model | Graph | str | os.PathLike[str]"
 S = TypeVar("S")
+
+
+MAX_CONNECTIONS = 1000
+CLIENT_SECONDS = 60.0
 
 
 class HttpServer:
@@ -34,6 +34,9 @@ class HttpServer:
         port: int = 0,
         *,
         max_bytes: int = MAX_BYTES,
+        max_connections: int = MAX_CONNECTIONS,
+        client_seconds: float = CLIENT_SECONDS,
+        listening: socket.socket | None = None,
         **options: Any,
     ) -> None:
         """Start the server.
@@ -44,6 +47,11 @@ class HttpServer:
             host: The address to listen on.
             port: The port; 0 for any free one.
             max_bytes: The maximum size of a body, also decompressed; larger ones get status 413.
+            max_connections: The maximum number of connections. The one that is idle for longest is closed for a new
+                one; if all have requests, the new one gets status 503.
+            client_seconds: A client that takes between this and twice as many seconds to send a request or to read its
+                response is disconnected.
+            listening: A bound socket to listen on, in place of `host` and `port`. The server closes it.
             options: Options of `Serving`: `max_batch`, `max_wait_ms`, `max_waiting`, `timeout`, `slots`.
 
         Raises:
@@ -55,22 +63,32 @@ class HttpServer:
         require("serve", "graphcore.scale.HttpServer")
         from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
+        for name, value in (("max_bytes", max_bytes), ("max_connections", max_connections)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise GraphError(f"serve: {name} must be an integer of at least 1, got {value!r:.40}", help="omit it")
+        if not isinstance(client_seconds, (int, float)) or not 0 < client_seconds < 1e9:
+            raise GraphError(
+                f"serve: client_seconds must be a number above 0, got {client_seconds!r:.40}", help="omit it"
+            )
+
         sources: dict[str, Any] = by_name("serve", models)
         session = InferenceSession()
         loaded = {name: each if isinstance(each, Model) else session.load(each) for name, each in sources.items()}
-        self._serving = Serving(loaded, **options)
-        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes)
+        self._listening = listening or bind(host, port)
+        self.host, self.port = self._listening.getsockname()[:2]
+        self._url = url_of(self._listening)
         try:
-            self._listener = Listener(self._endpoint, host, port)
-        except (OSError, OverflowError) as error:
-            self._serving.close()
-            raise RunError(f"serve: {host}:{port}: {error}", help="choose another port, or 0 for any") from None
-        self.host, self.port = host, self._listener.port
+            self._serving = Serving(loaded, **options)
+        except BaseException:
+            self._listening.close()
+            raise
+        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes)
+        self._listener = Listener(self._endpoint, self._listening, max_connections, client_seconds)
 
     @property
     def url(self) -> str:
-        """The host and port: "127.0.0.1:8000"."""
-        return f"{self.host}:{self.port}"
+        """The URL of the server: "http://127.0.0.1:8000"."""
+        return self._url
 
     def close(self) -> None:
         """Respond to accepted requests, then stop."""
@@ -87,9 +105,26 @@ class HttpServer:
         self.close()
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address. Raises `RunError` if it is in use or invalid."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
+        )
+    except (OSError, OverflowError) as error:
+        raise RunError(f"serve: {host}:{port}: {error}", help="choose another port, or 0 for any") from None
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the URL of a server that listens on a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def name_of(path: str | os.PathLike[str]) -> str:
-    """Return the name of the model in a file."""
-    return os.path.splitext(os.path.basename(path))[0]
+    """Return the name of the model in a file or folder."""
+    name = os.path.basename(os.path.abspath(path))
+    return name if os.path.isdir(path) else os.path.splitext(name)[0]
 
 
 def by_name(what: str, models: S | Mapping[str, S]) -> dict[str, S]:
@@ -109,49 +144,3 @@ def by_name(what: str, models: S | Mapping[str, S]) -> dict[str, S]:
                 f"{what}: {name!r:.80} is not a valid name of a model", help="give a string without slashes"
             )
     return named
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve ONNX files over HTTP until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m graphcore.scale.serving.http_server", description=main.__doc__)
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="ONNX files; the name of a model is that of its file without .onnx"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="the port (8000)")
-    parser.add_argument("--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch (32)")
-    parser.add_argument(
-        "--wait", type=float, default=2.0, metavar="MS", help="milliseconds that a request waits for others (2)"
-    )
-    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES, metavar="N", help="maximum size of a body (64 MiB)")
-    parser.add_argument("--provider", default="cpu", help="the execution provider (cpu)")
-    options = parser.parse_args(arguments)
-    names = [name_of(path) for path in options.models]
-    try:
-        if len(set(names)) < len(names):
-            raise GraphError(
-                f"serve: two files have the same name: {names!r:.80}", help="give files with different names"
-            )
-        session = InferenceSession(options.provider)
-        models = {name: session.load(path) for name, path in zip(names, options.models, strict=True)}
-        limits: dict[str, Any] = {
-            "max_batch": options.batch,
-            "max_wait_ms": options.wait,
-            "max_bytes": options.max_bytes,
-        }
-        server = HttpServer(models, options.host, options.port, **limits)
-    except GraphcoreError as error:
-        print(f"{error.summary}: {error.help}", file=sys.stderr)
-        return 1
-    print(f"serving {', '.join(names)} at http://{server.url}/v2", flush=True)
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with contextlib.suppress(KeyboardInterrupt):
-        ended.wait()
-    server.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,157 @@
+"""`graphcore serve`: a server in this process, or in several worker processes."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any
+
+import graphcore.models
+from graphcore.cli import output
+from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
+from graphcore.runtime.session import InferenceSession
+from graphcore.scale.recipes import require
+from graphcore.scale.serving.http_server import HttpServer, bind, name_of, url_of
+
+_processes = multiprocessing.get_context("spawn")
+
+
+def serve(args: argparse.Namespace) -> int:
+    require("serve", "serve")
+    names = [name_of(source) for source in args.sources]
+    if len({*names}) < len(names):
+        raise GraphError(
+            f"serve: two models have the same name: {', '.join(names)}", help="give files with different names"
+        )
+    if args.workers < 1:
+        raise GraphError(f"serve: --workers {args.workers} is not at least 1", help="omit it for one process")
+    with bind(args.host, args.port) as listening, _stopping() as stopping:
+
+        def started() -> None:
+            url = url_of(listening)
+            if args.json:
+                output.document({"models": names, "url": url, "workers": args.workers})
+            else:
+                output.line(f"serving {', '.join(names)} at {url}")
+            sys.stdout.flush()
+
+        if args.workers > 1:
+            _supervise(args, listening, stopping, started)
+            return 0
+        with _server(args, listening):
+            started()
+            while not stopping.wait(0.5):
+                continue
+    return 0
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set; the second one raises `KeyboardInterrupt`."""
+    event = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _server(args: argparse.Namespace, listening: socket.socket) -> HttpServer:
+    options = {} if args.threads is None else {"intra_op_num_threads": args.threads}
+    session = InferenceSession(args.provider, **options)
+    return HttpServer(
+        {name_of(source): _load(session, source) for source in args.sources}, listening=listening,
+        max_batch=args.batch, max_wait_ms=args.wait, slots=args.slots, max_waiting=args.max_waiting,
+        timeout=args.timeout, client_seconds=args.client_timeout, max_bytes=args.max_bytes,
+        max_connections=args.max_connections,
+    )  # fmt: skip
+
+
+def _load(session: InferenceSession, source: str) -> Any:
+    """Return the model of a file, or of a folder of Hugging Face."""
+    if not os.path.isdir(source):
+        return session.load(source)
+    if not os.path.isfile(os.path.join(source, "config.json")):
+        raise ModelError(
+            f"serve: the folder {source} has no config.json", help="give .onnx files, or folders of models"
+        )
+    text_models: Any = graphcore.models
+    return text_models.load(source)
+
+
+def _supervise(
+    args: argparse.Namespace, listening: socket.socket, stopping: threading.Event, started: Callable[[], None]
+) -> None:
+    """Run the workers until the event is set. One that dies is replaced; one that cannot start ends the server."""
+    workers: dict[Any, Connection] = {}
+    try:
+        for _ in range(args.workers):
+            process, pipe = _start(args, listening)
+            workers[process] = pipe
+        for pipe in workers.values():
+            _check_started(pipe)
+        started()
+        while not stopping.is_set():
+            wait([process.sentinel for process in workers], 0.5)
+            for process in [each for each in workers if not each.is_alive() and not stopping.is_set()]:
+                workers.pop(process).close()
+                process, pipe = _start(args, listening)
+                workers[process] = pipe
+                _check_started(pipe)
+        listening.close()
+        for pipe in workers.values():
+            pipe.close()
+        for process in workers:
+            process.join()
+    finally:
+        for process in workers:
+            process.kill()
+            process.join()
+
+
+def _start(args: argparse.Namespace, listening: socket.socket) -> tuple[Any, Connection]:
+    ours, theirs = _processes.Pipe()
+    process = _processes.Process(target=_work, args=(args, listening, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _check_started(pipe: Connection) -> None:
+    """Wait until a worker serves. Raises its error."""
+    try:
+        error = pipe.recv()
+    except EOFError:
+        raise RunError("serve: a worker has died before it served", help="see its messages; try --workers 1") from None
+    if error is not None:
+        raise error
+
+
+def _work(args: argparse.Namespace, listening: socket.socket, pipe: Connection) -> None:
+    """Serve in a worker until the parent closes the pipe, or dies. It alone reacts to signals, which all may get."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        server = _server(args, listening)
+    except GraphcoreError as error:
+        pipe.send(error)
+        return
+    pipe.send(None)
+    with server, suppress(EOFError):
+        pipe.recv()
