@@ -54,7 +54,7 @@ class Grammars:
 
         Raises:
             MissingExtraError: The package llguidance is not installed.
-            ModelError: llguidance does not support the tokenizer.
+            ModelError: llguidance does not support the tokenizer, or no token ends a text.
         """
         try:
             self._library: Any = importlib.import_module("llguidance")
@@ -63,6 +63,8 @@ class Grammars:
                 "Grammars: the package llguidance is not installed", help="pip install 'graphcore-engine[models]'"
             ) from None
         self._eos = frozenset(eos)
+        if not self._eos:
+            raise ModelError("Grammars: no token ends a text", help="give eos=[2], the end token of the tokenizer")
         try:
             self._tokenizer = self._library.LLTokenizer(tokenizer.to_str(), n_vocab=vocabulary, eos_token=[*eos])
         except ValueError as error:

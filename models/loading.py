@@ -20,6 +20,7 @@ def load(
     dtype: str | None = None,
     slots: int = 8,
     max_waiting: int = 64,
+    draft: Any = None,
     ignore: Collection[str] = (),
 ) -> Any:
     """Load a folder of the Hugging Face Hub: `config.json`, weights in safetensors and `tokenizer.json`.
@@ -31,6 +32,7 @@ def load(
         dtype: A scheme of `gc.quantize`, such as "int4"; by default the weights as they are.
         slots: The maximum number of texts that run together.
         max_waiting: The maximum number of texts that wait for a slot.
+        draft: A smaller decoder with the same tokenizer, from `load`, which proposes tokens, as in `generate`.
         ignore: Fields of `config.json` to ignore.
 
     Returns:
@@ -54,5 +56,6 @@ def load(
         dtype=dtype,
         slots=slots,
         max_waiting=max_waiting,
+        draft=draft,
         ignore=ignore,
     )

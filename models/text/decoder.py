@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from graphcore.errors import FeedError, RunError
-from graphcore.models.streams.sampling import Seed, decoder_of, require_integer
+from graphcore.arrays.casting import Array
+from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.models.grammars import Grammars
+from graphcore.models.streams.sampling import Constraint, Seed, decoder_of, require_integer
 from graphcore.models.streams.scheduler import Streams
 from graphcore.models.text.request import Output, TextPiece, TextRequest, TextResult
 
@@ -37,6 +40,7 @@ class TextDecoder:
         tokenizer: The tokenizer, of the package tokenizers.
         context: The maximum number of tokens of a prompt and its text.
         eos: The tokens that end a text.
+        adapters: Arrays of `model.adapter(...)` by name, to add to: `decoder.generate("Hi", adapter="name")`.
     """
 
     def __init__(
@@ -50,16 +54,30 @@ class TextDecoder:
         sampling: Mapping[str, Any] | None = None,
         slots: int = 8,
         max_waiting: int = 64,
+        draft: TextDecoder | None = None,
     ) -> None:
-        """Keep the parts. sampling: defaults of temperature, top_k and top_p for texts that are sampled."""
+        """Keep the parts.
+
+        sampling: defaults of temperature, top_k and top_p for texts that are sampled. draft: proposes tokens, as in
+        `models.generate`. Raises `ModelError` if it has another tokenizer.
+        """
         self.name = name
         self.model = model
         self.tokenizer = tokenizer
-        self.context = decoder_of("TextDecoder", model).cache
+        decoder = decoder_of("TextDecoder", model)
+        if draft is not None and draft.tokenizer.get_vocab() != tokenizer.get_vocab():
+            raise ModelError(
+                f"{name}: the tokenizer of the draft {draft.name} has other tokens", help="use models of one family"
+            )
+        self.context = decoder.cache
         self.eos = frozenset(eos)
         self._template = template
         self._sampling = dict(sampling or {})
-        self._options = {"slots": slots, "max_waiting": max_waiting}
+        self.adapters: dict[str, Mapping[str, Array]] = {}
+        self._vocabulary = decoder.vocabulary
+        self._options: dict[str, Any] = {
+            "slots": slots, "max_waiting": max_waiting, "draft": None if draft is None else draft.model
+        }  # fmt: skip
         self._streams: Streams | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -73,6 +91,11 @@ class TextDecoder:
                     raise RunError(f"{self.name}: the decoder is closed", help="load it again: models.load(folder)")
                 self._streams = Streams(self.model, **self._options)
             return self._streams
+
+    @functools.cached_property
+    def grammars(self) -> Grammars:
+        """Makes constraints for `submit`: JSON schemas, regular expressions and Lark grammars."""
+        return Grammars(self.tokenizer, self.eos, self._vocabulary)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the tokens of a text.
@@ -137,6 +160,8 @@ class TextDecoder:
         logprobs: int = 0,
         timeout: float | None = None,
         lookup: int = 0,
+        constraints: Sequence[Constraint] = (),
+        adapter: str | None = None,
     ) -> TextRequest:
         """Return a request for the text after a prompt.
 
@@ -151,6 +176,8 @@ class TextDecoder:
             logprobs: The number of likeliest tokens whose log-probabilities to return; 0 for none.
             timeout: The number of seconds after which the request ends with a `RunTimeoutError`.
             lookup: The maximum number of tokens to look up and check in one call, as in `models.generate`.
+            constraints: Such as [decoder.grammars.json_schema({...})].
+            adapter: A name in `adapters`.
 
         Raises:
             FeedError: An argument is invalid, or the text does not fit in the context.
@@ -170,10 +197,15 @@ class TextDecoder:
             temperature = self._sampling.get("temperature", 1.0) if temperature is None else temperature
             top_k = self._sampling.get("top_k") if top_k is None else top_k
             top_p = self._sampling.get("top_p") if top_p is None else top_p
+        if adapter is not None and adapter not in self.adapters:
+            raise FeedError(
+                f"{self.name}: there is no adapter {adapter!r:.80}", help=f"add it: adapters[{adapter!r:.80}]"
+            )
         output = Output(self.tokenizer, tokens, self.eos, stops)
         request = self.streams.submit(
             tokens, count, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=self.eos, lookup=lookup,
-            timeout=timeout, logprobs=logprobs, until=output.add,
+            timeout=timeout, logprobs=logprobs, until=output.add, constraints=constraints,
+            adapter=None if adapter is None else self.adapters[adapter],
         )  # fmt: skip
         return TextRequest(output, request, len(tokens))
 

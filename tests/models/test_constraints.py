@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from graphcore.models import grammars, llama
 from graphcore.models.grammars import Grammars, Penalties
 from tests.support.decoders import WORDS, alone, build_model, drawn, some
 from tests.support.graphs import Array
+from tests.support.text_folders import folder
 from tests.support.tokenizers import EOS, build_tokenizer
 
 pytest.importorskip("llguidance", reason="llguidance is not installed: the extra models")
@@ -89,7 +91,7 @@ def test_text_follows_a_lark_grammar() -> None:
 
 def test_requests_side_by_side_follow_each_their_own() -> None:
     plain = [models.generate(model(), drawn(seed, 6), 30).tolist() for seed in range(2)]
-    constraints = [
+    constraints: list[list[Any]] = [
         [grammars_of_model().json_schema(PERSON)],
         [grammars_of_model().regex(DIGITS)],
         [Penalties(frequency=5)],
@@ -259,3 +261,14 @@ def test_constraints_are_a_list_of_constraints(constraints: Any) -> None:
 
 def test_limits_are_those_of_the_module() -> None:
     assert grammars.MAX_CHARACTERS == 32_768
+
+
+def test_text_decoder_constrains_by_its_own_tokenizer(tmp_path: Path) -> None:
+    with models.load(folder(tmp_path)) as decoder:
+        result = decoder.generate("Hello", max_tokens=60, constraints=[decoder.grammars.regex(DIGITS)])
+        assert re.fullmatch(DIGITS, result.text)
+        assert result.finish_reason == "stop"
+        with pytest.raises(FeedError, match="there is no adapter 'style'"):
+            decoder.generate("Hello", adapter="style")
+    with pytest.raises(ModelError, match="no token ends a text"):
+        Grammars(build_tokenizer(), [])

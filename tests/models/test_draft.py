@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphcore.models.streams.running import Draft
 from graphcore.models.streams.sampling import DRAFT_TOKENS, decoder_of
 from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import BODY, CACHE, KINDS, LLAMA, WORDS, alone, build_model, drawn, is_alone, some
+from tests.support.text_folders import FIELDS, folder, tokenizer
 
 
 @functools.cache
@@ -140,3 +142,18 @@ def test_model_without_last_tokens_and_draft_that_is_no_decoder_are_refused() ->
     graph.output(graph.inputs[0] * 2)
     with pytest.raises(ModelError, match="draft: linear is not a decoder"):
         models.generate(build_model("llama"), [1], 5, draft=gc.InferenceSession().load(graph))
+
+
+def test_folder_with_a_draft_gives_the_same_text(tmp_path: Path) -> None:
+    for name, fields in (("large", FIELDS), ("small", FIELDS | {"num_hidden_layers": 1}), ("other", FIELDS)):
+        (tmp_path / name).mkdir()
+        folder(tmp_path / name, fields)
+    small = models.load(tmp_path / "small")
+    with models.load(tmp_path / "large") as plain, models.load(tmp_path / "large", draft=small) as drafted:
+        assert drafted.generate("Hello", max_tokens=40) == plain.generate("Hello", max_tokens=40)
+        assert drafted.streams.counts.proposed > 0
+    words = tokenizer()
+    words.add_tokens(["more"])
+    words.save(str(tmp_path / "other" / "tokenizer.json"))
+    with pytest.raises(ModelError, match="the tokenizer of the draft other has other tokens"):
+        models.load(tmp_path / "large", draft=models.load(tmp_path / "other"))

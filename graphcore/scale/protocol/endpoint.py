@@ -19,6 +19,7 @@ from graphcore.types.tensor_types import TensorType
 
 Submit: TypeAlias = Callable[[Mapping[str, Array], "float | None"], "Future[list[Array]]"]
 Generate: TypeAlias = Callable[[Mapping[str, Any]], "Tokens"]
+Respond: TypeAlias = Callable[[str, str, bytes], "Future[Response]"]
 
 MAX_BYTES = 64 << 20
 """The default maximum size of a body, also after decompression."""
@@ -67,7 +68,8 @@ class Served:
         return {"name": self.name, "versions": [VERSION], "platform": "graphcore", **ends}
 
 
-def _completed(response: Response) -> Future[Response]:
+def completed(response: Response) -> Future[Response]:
+    """Return a future that has its result."""
     future: Future[Response] = Future()
     future.set_result(response)
     return future
@@ -76,10 +78,12 @@ def _completed(response: Response) -> Future[Response]:
 class Endpoint:
     """Serves models. `endpoint.respond("POST", "/v2/models/m/infer", headers, body)` returns a future of a Response."""
 
-    def __init__(self, models: Sequence[Served], *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, models: Sequence[Served], *, max_bytes: int = MAX_BYTES, text: Respond | None = None) -> None:
+        """Keep the models. text: responds to the paths of the OpenAI API, below /v1."""
         self.models = {model.name: model for model in models}
         self.max_bytes = max_bytes
         self.is_ready = True
+        self._text = text
 
     def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Future[Response]:
         """Return a future of the response. Errors are responses too.
@@ -90,7 +94,7 @@ class Endpoint:
         try:
             return self._route(method.upper(), path.partition("?")[0].strip("/"), headers, body)
         except Exception as error:
-            return _completed(failure(error))
+            return completed(failure(error))
 
     def _route(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Future[Response]:
         parts = [unquote(part) for part in path.split("/")] if path else []
@@ -98,20 +102,24 @@ class Endpoint:
             case ["metrics"]:
                 _require(method, "GET")
                 text = merge_metrics(model.metrics() for model in self.models.values())
-                return _completed(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
+                return completed(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
+            case ["v1", *_] if self._text is not None:
+                if not self.is_ready:
+                    raise ProtocolError("the server is closing", status=503)
+                return self._text(method, path, decompress(headers, body, self.max_bytes))
             case ["v2"]:
                 _require(method, "GET")
-                return _completed(as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
+                return completed(as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
             case ["v2", "health", "live"]:
                 _require(method, "GET")
-                return _completed(as_json({"live": True}))
+                return completed(as_json({"live": True}))
             case ["v2", "health", "ready"]:
                 _require(method, "GET")
-                return _completed(as_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
+                return completed(as_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
             case ["v2", "repository", "index"]:
                 _require(method, "POST")
                 rows = [{"name": name, "version": VERSION, "state": "READY", "reason": ""} for name in self.models]
-                return _completed(as_json(rows))
+                return completed(as_json(rows))
             case ["v2", "models", name, "versions", version, *rest]:
                 if version != VERSION:
                     raise ProtocolError(f"model {name!r:.80} has no version {version!r:.40}", status=404)
@@ -132,10 +140,10 @@ class Endpoint:
         match rest:
             case []:
                 _require(method, "GET")
-                return _completed(as_json(model.metadata()))
+                return completed(as_json(model.metadata()))
             case ["ready"]:
                 _require(method, "GET")
-                return _completed(as_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
+                return completed(as_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
             case ["infer" | "generate" | "generate_stream"] if not self.is_ready:
                 raise ProtocolError("the server is closing", status=503)
             case ["infer"]:
@@ -191,9 +199,9 @@ class Endpoint:
         head = {"model_name": model.name, "model_version": VERSION}
         if streams:
             kinds = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-            return _completed(Response(200, b"", kinds, _events(head, tokens), tokens.cancel))
+            return completed(Response(200, b"", kinds, _events(head, tokens), tokens.cancel))
 
-        return _gather_tokens(head, tokens)
+        return later(lambda: as_json({**head, "tokens": list(tokens)}), tokens.cancel)
 
 
 def _events(head: Mapping[str, str], tokens: Tokens) -> Iterator[bytes]:
@@ -205,20 +213,24 @@ def _events(head: Mapping[str, str], tokens: Tokens) -> Iterator[bytes]:
         yield b"data: " + problem(error)[1] + b"\n\n"
 
 
-def _gather_tokens(head: Mapping[str, str], tokens: Tokens) -> Future[Response]:
-    """Return a future of a response with all tokens. Cancelling it cancels the generation."""
+def later(
+    make: Callable[[], Response],
+    cancel: Callable[[], object] = lambda: None,
+    failed: Callable[[BaseException], Response] = failure,
+) -> Future[Response]:
+    """Return a future of the result of `make` in a thread. Cancelling it calls `cancel`."""
     answer: Future[Response] = Future()
-    answer.add_done_callback(lambda done: tokens.cancel() if done.cancelled() else None)
+    answer.add_done_callback(lambda done: cancel() if done.cancelled() else None)
 
-    def gather() -> None:
+    def run() -> None:
         try:
-            response = as_json({**head, "tokens": list(tokens)})
+            response = make()
         except Exception as error:
-            response = failure(error)
+            response = failed(error)
         if answer.set_running_or_notify_cancel():
             answer.set_result(response)
 
-    threading.Thread(target=gather, name="graphcore generate", daemon=True).start()
+    threading.Thread(target=run, name="graphcore generate", daemon=True).start()
     return answer
 
 

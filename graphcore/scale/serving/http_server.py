@@ -10,13 +10,14 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from graphcore.errors import GraphError, RunError
 from graphcore.ir.graph import Graph
+from graphcore.models.text.decoder import TextDecoder
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
 from graphcore.scale.recipes import require
-from graphcore.scale.serving.served import Serving
+from graphcore.scale.serving.served import Serving, is_text
 
-Source: TypeAlias = "Model | Graph | str | os.PathLike[str]"
+Source: TypeAlias = "Model | TextDecoder | Graph | str | os.PathLike[str]"
 S = TypeVar("S")
 
 
@@ -42,8 +43,9 @@ class HttpServer:
         """Start the server.
 
         Args:
-            models: A Model, a Graph or the path of an ONNX file, served by the name of the graph or file; or several by
-                name. Graphs and files are loaded for the CPU.
+            models: A Model, a Graph or the path of an ONNX file, served by the name of the graph or file; or a model
+                that takes text, from `models.load`, for the OpenAI API; or several by name. Graphs and files are loaded
+                for the CPU.
             host: The address to listen on.
             port: The port; 0 for any free one.
             max_bytes: The maximum size of a body, also decompressed; larger ones get status 413.
@@ -73,7 +75,10 @@ class HttpServer:
 
         sources: dict[str, Any] = by_name("serve", models)
         session = InferenceSession()
-        loaded = {name: each if isinstance(each, Model) else session.load(each) for name, each in sources.items()}
+        loaded = {
+            name: each if isinstance(each, Model) or is_text(each) else session.load(each)
+            for name, each in sources.items()
+        }
         self._listening = listening or bind(host, port)
         self.host, self.port = self._listening.getsockname()[:2]
         self._url = url_of(self._listening)
@@ -82,7 +87,7 @@ class HttpServer:
         except BaseException:
             self._listening.close()
             raise
-        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes)
+        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes, text=self._serving.text)
         self._listener = Listener(self._endpoint, self._listening, max_connections, client_seconds)
 
     @property

@@ -11,8 +11,9 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models.streams.scheduler import Streams
 from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.model import Model
-from graphcore.scale.protocol.endpoint import Served, Tokens
+from graphcore.scale.protocol.endpoint import Respond, Served, Tokens
 from graphcore.scale.protocol.tensors import ProtocolError
+from graphcore.scale.serving.openai import OpenAI
 from graphcore.scale.storage import require_tensors
 from graphcore.types.tensor_types import TensorType
 
@@ -20,12 +21,21 @@ _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p
 """Options of a request for tokens: the arguments of `Streams.submit`."""
 
 
+def is_text(model: object) -> bool:
+    """Return True for models that take text: a `TextDecoder` or `TextEncoder`."""
+    return hasattr(model, "tokenizer")
+
+
 class Serving:
-    """Models that are served. `close()` runs waiting requests and ends the threads."""
+    """Models that are served. `close()` runs waiting requests and ends the threads.
+
+    models: of the Open Inference Protocol. text: responds to requests of the OpenAI API for models that take text, such
+    as `TextDecoder`, whose owner closes them; None if there are none.
+    """
 
     def __init__(
         self,
-        models: Mapping[str, Model],
+        models: Mapping[str, Any],
         *,
         max_batch: int = 32,
         max_wait_ms: float = 2.0,
@@ -43,7 +53,11 @@ class Serving:
         self._timeout = timeout
         self._servers: list[Batcher | Streams] = []
         self.models: list[Served] = []
+        texts = {name: model for name, model in models.items() if is_text(model)}
+        self.text: Respond | None = OpenAI(texts, timeout=timeout).respond if texts else None
         for name, model in models.items():
+            if name in texts:
+                continue
             if model._model_buffers:
                 self._add_decoder(name, model, slots, max_waiting)
             else:

@@ -1,0 +1,442 @@
+"""The client of OpenAI talks to our own server: chats, completions, embeddings, tools, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcore import models
+from graphcore.models import TextDecoder
+from graphcore.scale.serving.http_server import HttpServer
+from graphcore.scale.serving.openai import OpenAI, _calls
+from tests.support.graphs import Array
+from tests.support.text_folders import END, FIELDS, folder, tokenizer
+from tests.support.waiting import PATIENCE, until
+
+openai = pytest.importorskip("openai", reason="openai is not installed: a package of the extra dev")
+pytest.importorskip("llguidance", reason="llguidance is not installed: the extra models")
+pytest.importorskip("starlette", reason="starlette is not installed: the extra serve")
+
+TEMPLATE = (
+    "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for message in messages %}"
+    "{% if message.content == 'loop' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
+    "{% endfor %}{% endif %}"
+    "{{ message.role }}: {{ message.content }}{% for call in message.tool_calls or [] %}"
+    "{{ call.function.arguments.city }}{% endfor %}{{ '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+HELLO = [{"role": "user", "content": "Hello"}]
+CITY = {"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"]}
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": CITY}},
+    {"type": "function", "function": {"name": "stop", "parameters": {"type": "object", "additionalProperties": False}}},
+]
+CAT = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "maximum": 30, "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+class Encoder:
+    """Embeds texts by their lengths and characters."""
+
+    tokenizer = tokenizer()
+
+    def embed(self, texts: list[str]) -> Array:
+        return np.array([[len(text), sum(map(ord, text)) / 3] for text in texts], np.float32)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextDecoder]:
+    path = folder(tmp_path_factory.mktemp("tiny"), FIELDS | {"max_position_embeddings": 2048}, TEMPLATE)
+    with models.load(path, slots=8, cache=1024) as result:
+        yield result
+
+
+@pytest.fixture(scope="module")
+def url(decoder: TextDecoder) -> Iterator[str]:
+    with HttpServer({"tiny": decoder, "vectors": Encoder()}, timeout=PATIENCE) as server:  # type: ignore[dict-item]
+        yield server.url if "//" in server.url else f"http://{server.url}"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Any]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=PATIENCE) as result:
+        yield result
+
+
+def chat(client: Any, **options: Any) -> Any:
+    options = {"model": "tiny", "messages": HELLO, "max_tokens": 12, "temperature": 0} | options
+    return client.chat.completions.create(**options)
+
+
+def is_idle(decoder: TextDecoder) -> bool:
+    return decoder.streams._work.sizes() == (0, 0)
+
+
+# Chats
+
+
+def test_models_are_listed(client: Any) -> None:
+    assert [each.id for each in client.models.list()] == ["tiny", "vectors"]
+    assert client.models.retrieve("tiny").owned_by == "graphcore"
+
+
+def test_chat_answers_as_the_decoder(client: Any, decoder: TextDecoder) -> None:
+    want = decoder.chat(HELLO, max_tokens=12)
+    answer = chat(client)
+    (choice,) = answer.choices
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", want.text, "length")
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (want.prompt_tokens, 12)
+    assert answer.object == "chat.completion"
+    assert choice.logprobs is None
+
+
+def test_streamed_chat_is_the_same_text_in_pieces(client: Any) -> None:
+    whole = chat(client, max_tokens=30)
+    chunks = list(chat(client, max_tokens=30, stream=True, stream_options={"include_usage": True}))
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert len(pieces) > 5
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [chunk.choices[0].finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 2) + ["length"]
+    assert chunks[-1].usage == whole.usage
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_eight_clients_at_once_get_what_each_gets_alone(url: str, decoder: TextDecoder) -> None:
+    prompts = [[{"role": "user", "content": "x" * number * 9 + str(number)}] for number in range(8)]
+
+    def ask(number: int) -> str:
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=PATIENCE) as own:
+            options = {"messages": prompts[number], "max_tokens": 25, "temperature": number % 2, "seed": number}
+            if number % 3:
+                return str(chat(own, **options).choices[0].message.content)
+            chunks = chat(own, stream=True, **options)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(ask, range(8)))
+    assert got == [
+        decoder.chat(prompt, max_tokens=25, temperature=number % 2, seed=number).text
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+def test_parts_of_text_roles_and_ignored_parameters(client: Any, decoder: TextDecoder) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    messages = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "5 degrees", "tool_call_id": "a"},
+    ]
+    prompt = "system: Be kind.\nuser: Hello\nassistant: Oslo\ntool: 5 degrees\nassistant: "
+    want = decoder.generate(decoder.encode(prompt), max_tokens=9)
+    ignored = {"user": "me", "metadata": {"a": "b"}, "store": False, "seed": None, "parallel_tool_calls": True}
+    answer = chat(client, messages=messages, max_tokens=None, max_completion_tokens=9, **ignored)
+    assert (answer.choices[0].message.content, answer.usage.prompt_tokens) == (want.text, len(prompt))
+
+
+def test_choices_are_samples_of_successive_seeds_and_stop_strings_end_them(client: Any, decoder: TextDecoder) -> None:
+    options = {"n": 3, "temperature": 1.3, "top_p": 0.9, "seed": 7}
+    want = [decoder.chat(HELLO, max_tokens=12, temperature=1.3, top_p=0.9, seed=7 + i).text for i in range(3)]
+    assert [each.message.content for each in chat(client, **options).choices] == want
+    assert len(set(want)) == 3
+    streamed = ["", "", ""]
+    for chunk in chat(client, stream=True, **options):
+        streamed[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert streamed == want
+    whole = chat(client).choices[0].message.content
+    (choice,) = chat(client, stop=["never", whole[4:6]]).choices
+    assert (choice.message.content, choice.finish_reason) == (whole[: whole.index(whole[4:6])], "stop")
+
+
+def test_logprobs_are_those_of_the_decoder(client: Any, decoder: TextDecoder) -> None:
+    want = decoder.chat(HELLO, max_tokens=6, logprobs=2).logprobs
+    got = chat(client, max_tokens=6, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    assert [each.logprob for each in got] == [each.logprob for each in want]
+    assert [[top.logprob for top in each.top_logprobs] for each in got] == [[p for _, p in e.top] for e in want]
+    assert [each.token for each in got] == [decoder.decode([each.token]) for each in want]
+    assert bytes(got[0].bytes).decode() == got[0].token
+    chunks = chat(client, max_tokens=6, logprobs=True, stream=True)
+    streamed = [each.logprob for c in chunks if c.choices[0].logprobs for each in c.choices[0].logprobs.content]
+    assert streamed == [each.logprob for each in want]
+
+
+def test_penalties_and_biases_change_the_text(client: Any) -> None:
+    plain = chat(client, max_tokens=40).choices[0].message.content
+    (choice,) = chat(client, logit_bias={str(END): 100}).choices
+    assert (choice.message.content, choice.finish_reason) == ("", "stop")
+    assert chat(client, max_tokens=40, frequency_penalty=2, presence_penalty=2).choices[0].message.content != plain
+
+
+# Schemas and tools
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_json_of_a_schema_validates(client: Any, temperature: int) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    format = {"type": "json_schema", "json_schema": {"name": "cat", "schema": CAT, "strict": True}}
+    (choice,) = chat(client, response_format=format, max_tokens=None, temperature=temperature, seed=1).choices
+    jsonschema.validate(json.loads(choice.message.content), CAT)
+    assert choice.finish_reason == "stop"
+
+
+def test_any_json_object(client: Any) -> None:
+    (choice,) = chat(client, response_format={"type": "json_object"}, logit_bias={str(ord("}") - 33): 50}).choices
+    assert json.loads(choice.message.content) == {}
+    assert chat(client, response_format={"type": "text"}).choices == chat(client).choices
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}], ids=str)
+def test_forced_call_of_a_tool(client: Any, choice: Any) -> None:
+    options = {"tools": TOOLS[:1], "tool_choice": choice, "max_tokens": None}
+    answer = chat(client, **options).choices[0]
+    (call,) = answer.message.tool_calls
+    assert (answer.finish_reason, answer.message.content, call.function.name) == ("tool_calls", None, "weather")
+    assert json.loads(call.function.arguments)["city"] in ("Rome", "Oslo")
+    chunks = list(chat(client, stream=True, **options))
+    (streamed,) = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+    assert (streamed.index, streamed.function.model_dump()) == (0, call.function.model_dump())
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_tools_are_in_the_prompt_and_texts_without_calls_are_content(client: Any, decoder: TextDecoder) -> None:
+    want = decoder.chat(HELLO, tools=TOOLS, max_tokens=12)
+    answer = chat(client, tools=TOOLS)
+    assert (answer.choices[0].message.content, answer.usage.prompt_tokens) == (want.text, want.prompt_tokens)
+    assert answer.choices[0].message.tool_calls is None
+    streamed = chat(client, tools=TOOLS, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in streamed) == want.text
+    assert chat(client, tools=TOOLS, tool_choice="none").choices == chat(client).choices
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "calls"),
+    [
+        ('{"name": "a", "arguments": {"x": 1}}', "", [("a", {"x": 1})]),
+        ('{"name": "a", "parameters": {}}', "", [("a", {})]),
+        ('[{"name": "a", "arguments": {}}, {"name": "b", "arguments": {"é": 2}}]', "", [("a", {}), ("b", {"é": 2})]),
+        ('Well.\n<tool_call>\n{"name": "b", "arguments": {}}\n</tool_call>', "Well.", [("b", {})]),
+        ('<tool_call>{"name": "a", "arguments": {}}</tool_call><tool_call>{"name": "b", "arguments": {}}', "",
+         [("a", {}), ("b", {})]),
+        ('{"name": "c", "arguments": {}}', None, []),
+        ('{"name": "a"}', None, []),
+        ('{"name": ["a"], "arguments": {}}', None, []),
+        ("[" * 99999, None, []),
+        ("3", None, []),
+        ("plain text", None, []),
+    ],
+    ids=lambda value: repr(value)[:30],
+)  # fmt: skip
+def test_calls_are_read_from_texts(text: str, content: str | None, calls: list[Any]) -> None:
+    got = _calls(text, {"a": {"name": "a"}, "b": {"name": "b"}})
+    assert got[0] == (text if content is None else content)
+    assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in got[1]] == calls
+    assert len({call["id"] for call in got[1]}) == len(calls)
+
+
+# Completions and embeddings
+
+
+def test_completions_of_texts_and_tokens(client: Any, decoder: TextDecoder) -> None:
+    prompts = ["once", "twice"]
+    want = [decoder.generate(prompt, max_tokens=16) for prompt in prompts]
+    answer = client.completions.create(model="tiny", prompt=prompts, temperature=0, logprobs=1)
+    assert [choice.text for choice in answer.choices] == [each.text for each in want]
+    assert answer.usage.prompt_tokens == 9
+    logprobs = answer.choices[1].logprobs
+    assert logprobs.token_logprobs == [each.logprob for each in want[1].logprobs] or not want[1].logprobs
+    assert "".join(logprobs.tokens) == want[1].text or "\ufffd" in "".join(logprobs.tokens)
+    assert logprobs.text_offset == [sum(map(len, logprobs.tokens[:i])) for i in range(16)]
+    assert all(token in top for token, top in zip(logprobs.tokens, logprobs.top_logprobs, strict=True))
+    tokens = client.completions.create(model="tiny", prompt=[decoder.encode(each) for each in prompts], temperature=0)
+    assert [choice.text for choice in tokens.choices] == [each.text for each in want]
+    streamed = client.completions.create(model="tiny", prompt="once", temperature=0, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in streamed) == want[0].text
+
+
+def test_embeddings_as_numbers_and_as_base64(client: Any) -> None:
+    texts = ["a", "some words"]
+    want = Encoder().embed(texts)
+    for coding in ("float", "base64"):
+        answer = client.embeddings.create(model="vectors", input=texts, encoding_format=coding)
+        rows = [row.embedding for row in answer.data]
+        if coding == "base64":
+            rows = [np.frombuffer(base64.b64decode(row), "<f4").tolist() for row in rows]
+        assert np.array_equal(np.array(rows, np.float32), want)
+        assert answer.usage.prompt_tokens == 11
+    assert np.allclose(client.embeddings.create(model="vectors", input="a").data[0].embedding, want[0])
+
+
+# Refusals
+
+
+def refused(client: Any, **options: Any) -> tuple[int, str, str | None, str | None]:
+    with pytest.raises(openai.APIStatusError) as caught:
+        chat(client, **options)
+    error = caught.value
+    return error.status_code, str(error.body["message"]), error.param, error.code
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
+DEEP = {"$ref": "#/$defs/0", "$defs": {**{str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(4000)}, "4000": {}}}
+WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "param", "message"),
+    [
+        ({"extra_body": {"colour": 3}}, 400, "colour", "unknown parameter: 'colour'"),
+        ({"extra_body": {"temprature": 3}}, 400, "temprature", "temperature"),
+        ({"audio": {"voice": "a", "format": "mp3"}}, 400, "audio", "unknown parameter"),
+        ({"model": "big"}, 404, "model", "the model 'big' does not exist"),
+        ({"model": "vectors"}, 400, "model", "does not support chat/completions"),
+        ({"messages": []}, 400, "messages", "empty"),
+        ({"messages": "hi"}, 400, "messages", "a list"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, 400, "messages[0].role", "role"),
+        ({"messages": [*HELLO, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
+         "messages[1].content", "parts of text"),
+        ({"messages": [{"role": "user", "content": "x", "colour": 3}]}, 400, "messages[0].colour", "unknown parameter"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}]}, 400,
+         "messages[0].tool_calls", "JSON"),
+        ({"messages": [{"role": "user", "content": "x" * 2000}]}, 400, "messages", "do not fit in a context of 1024"),
+        ({"max_tokens": 1024}, 400, "messages", "do not fit in a context of 1024"),
+        ({"max_tokens": 0}, 400, "max_tokens", "from 1"),
+        ({"max_tokens": True}, 400, "max_tokens", "an integer"),
+        ({"temperature": 3}, 400, "temperature", "a number from 0 to 2"),
+        ({"temperature": "hot"}, 400, "temperature", "a number"),
+        ({"top_p": 0}, 400, "top_p", "to 1"),
+        ({"n": 65}, 400, "n", "from 1 to 64"),
+        ({"stop": [""]}, 400, None, "stop must be strings"),
+        ({"stop": [3]}, 400, None, "stop must be strings"),
+        ({"logit_bias": {"a": 1}}, 400, "logit_bias", "from -100 to 100"),
+        ({"logit_bias": {"1": 1000}}, 400, "logit_bias", "from -100 to 100"),
+        ({"top_logprobs": 21}, 400, "top_logprobs", "from 0 to 20"),
+        ({"response_format": {"type": "xml"}}, 400, "response_format", "xml"),
+        ({"response_format": {"type": "json_schema"}}, 400, "response_format", "json_schema"),
+        ({"response_format": SCHEMA}, 400, "response_format", "Invalid type: nonsense"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": DEEP}}}, 400, "response_format",
+         "characters, more than"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": WIDE}}}, 400, "response_format",
+         "too big"),
+        ({"tools": [{"type": "function"}]}, 400, "tools[0]", "a function with a name"),
+        ({"tool_choice": "required"}, 400, "tool_choice", "not one of the tools"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, 400, "tool_choice",
+         "not one of the tools"),
+        ({"tools": TOOLS, "tool_choice": "sometimes"}, 400, "tool_choice", "not one of the tools"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)  # fmt: skip
+def test_invalid_chats_are_refused_with_the_reason(
+    client: Any, decoder: TextDecoder, options: dict[str, Any], status: int, param: str | None, message: str
+) -> None:
+    got = refused(client, **options)
+    assert got[0] == status
+    assert message in got[1]
+    assert got[2] == param
+    assert is_idle(decoder)
+
+
+def test_template_that_loops_is_stopped(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcore.models.text.chat.MAX_STEPS", 10_000)
+    status, message, *_ = refused(client, messages=[{"role": "user", "content": "loop"}])
+    assert (status, "exceeds a limit: more than 10000 steps" in message) == (400, True)
+
+
+def test_codes_of_errors(client: Any) -> None:
+    assert refused(client, model="big")[3] == "model_not_found"
+    assert refused(client, messages=[{"role": "user", "content": "x" * 2000}])[3] == "context_length_exceeded"
+    assert refused(client, extra_body={"colour": 3})[3] == "unknown_parameter"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("chat/completions", b"{", 400, "not JSON"),
+        ("chat/completions", b"[]", 400, "a JSON object"),
+        ("chat/completions", b"{}", 400, "missing required parameter: 'model'"),
+        ("chat/completions", b'{"model": "tiny"}', 400, "missing required parameter: 'messages'"),
+        ("completions", b'{"model": "tiny", "prompt": []}', 400, "0 prompts"),
+        ("completions", b'{"model": "tiny", "prompt": [[]]}', 400, "lists of tokens"),
+        ("completions", b'{"model": "tiny", "prompt": [99999]}', 400, "not a token"),
+        ("completions", b'{"model": "tiny", "prompt": "\\ud800"}', 400, "not a text"),
+        ("completions", b'{"model": "tiny", "prompt": "a", "suffix": "b"}', 400, "unknown parameter: 'suffix'"),
+        ("completions", b'{"model": "tiny", "prompt": ["a", "b"], "n": 40}', 400, "are not 1 to 64"),
+        ("embeddings", b'{"model": "tiny", "input": "a"}', 400, "does not support embeddings"),
+        ("embeddings", b'{"model": "vectors", "input": []}', 400, "1 to 2048 strings"),
+        ("embeddings", b'{"model": "vectors", "input": ["a", ""]}', 400, "not empty"),
+        ("embeddings", b'{"model": "vectors", "input": [1, 2]}', 400, "strings"),
+        ("embeddings", b'{"model": "vectors", "input": "a", "dimensions": 3}', 400, "unknown parameter: 'dimensions'"),
+        ("embeddings", b'{"model": "vectors", "input": "a", "encoding_format": "hex"}', 400, "base64"),
+        ("images", b"{}", 404, "there is no POST /v1/images"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)  # fmt: skip
+def test_invalid_bodies_are_refused(url: str, path: str, body: bytes, status: int, message: str) -> None:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+    connection.request("POST", f"/v1/{path}", body)
+    response = connection.getresponse()
+    error = json.loads(response.read())["error"]
+    connection.close()
+    assert response.status == status
+    assert message in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert {*error} == {"message", "type", "param", "code"}
+
+
+def test_request_ends_at_its_deadline(decoder: TextDecoder) -> None:
+    api = OpenAI({"tiny": decoder}, timeout=1e-6)
+    body = json.dumps({"model": "tiny", "messages": HELLO, "max_tokens": 900}).encode()
+    response = api.respond("POST", "/v1/chat/completions", body).result(PATIENCE)
+    assert response.status == 504
+    assert json.loads(response.body)["error"]["type"] == "server_error"
+    response = api.respond("POST", "/v1/chat/completions", body[:-1] + b', "stream": true}').result(PATIENCE)
+    assert response.stream is not None
+    assert b'"error"' in list(response.stream)[-1]
+
+
+def test_client_that_leaves_frees_its_streams(url: str, client: Any, decoder: TextDecoder) -> None:
+    stream = chat(client, stream=True, max_tokens=900, n=3, logit_bias={str(END): -100})
+    next(iter(stream))
+    assert not is_idle(decoder)
+    stream.close()
+    until(lambda: is_idle(decoder))
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+    body = {"model": "tiny", "messages": HELLO, "max_tokens": 900, "logit_bias": {str(END): -100}}
+    calls = decoder.streams.counts.calls
+    connection.request("POST", "/v1/chat/completions", json.dumps(body))
+    until(lambda: decoder.streams.counts.calls > calls)
+    connection.close()
+    until(lambda: is_idle(decoder))
+
+
+def test_refused_part_of_a_request_cancels_the_rest(decoder: TextDecoder) -> None:
+    api = OpenAI({"tiny": decoder})
+    body = {"model": "tiny", "prompt": ["a", [99999]], "max_tokens": 900, "logit_bias": {str(END): -100}}
+    assert api.respond("POST", "/v1/completions", json.dumps(body).encode()).result(PATIENCE).status == 400
+    until(lambda: is_idle(decoder))
+
+
+def test_adapters_are_models(decoder: TextDecoder) -> None:
+    api = OpenAI({"tiny": decoder})
+    decoder.adapters["style"] = {}
+    try:
+        listed = json.loads(api.respond("GET", "/v1/models").result().body)
+        assert [each["id"] for each in listed["data"]] == ["style", "tiny"]
+        body = json.dumps({"model": "style", "prompt": "a", "temperature": 0}).encode()
+        answer = json.loads(api.respond("POST", "/v1/completions", body).result(PATIENCE).body)
+        assert (answer["model"], answer["choices"][0]["text"]) == ("style", decoder.generate("a", max_tokens=16).text)
+    finally:
+        del decoder.adapters["style"]
