@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper, numpy_helper
 
 from graphcore.arrays.casting import Array
@@ -131,14 +130,11 @@ def _resized() -> str:
     ]
     vectors = {"turns": 2, "columns": [6], "same": [0, 0]}
     weights = [numpy_helper.from_array(np.array(values), name) for name, values in vectors.items()]
-    inputs, results = [value("x", kinds["v"], [2, 3])], [value("y", kinds["v"], None)]
+    inputs, results = [value("x", kinds["v"], [None, 3])], [value("y", kinds["v"], None)]
     graph = helper.make_graph(nodes, "probe", inputs, results, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        (y,) = session.run(None, {"x": np.ones((2, 3), np.float32)})
+        (y,) = bare(Graph.load(model)).run(None, {"x": np.ones((2, 3), np.float32)})
     except Exception as error:  # of onnxruntime, which has one class for each code
         return str(error)
     return "" if y.shape == (2, 6) else f"shape {y.shape}"
