@@ -385,9 +385,8 @@ def _log_near_one(x: Symbol, y: Symbol) -> Symbol:
     for power in (x, e.clamp_min(y, -744.0)):
         number, scale, (high, middle, low) = extended.near_exp(power)
         weights.append(e.mul(number, e.mul(scale, unit)))
-        square, lost = e.product_of(high, high)
-        square = square, e.add(lost, e.mul(e.mul(high, 2.0), middle))
-        rest, last = extended.product(square, extended.polynomial((high, middle), _EXP))
+        away = high, middle
+        rest, last = extended.product(extended.product(away, away), extended.polynomial(away, _EXP))
         for part in (high, rest, middle):
             above = e.upper(part)  # whose product with 12 bits is exact
             terms += [e.mul(weights[-1], above), e.mul(weights[-1], e.sub(part, above))]

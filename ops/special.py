@@ -224,7 +224,7 @@ def _digamma_near_zero(size: Symbol) -> Symbol:
     square = extended.product(inverse, inverse)
     numbers = [Fraction(1)]  # of Bernoulli
     for n in range(1, 37):
-        numbers.append(-sum(math.comb(n + 1, k) * b for k, b in enumerate(numbers)) / (n + 1))
+        numbers.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(numbers)), Fraction()) / (n + 1))
     series = extended.product(square, extended.polynomial(square, [-numbers[n] / n for n in range(36, 0, -2)]))
     steps = extended.polynomial((size, zero), [Fraction(c) for c in _STEPS])
     slope = extended.polynomial((size, zero), [Fraction(c * (16 - n)) for n, c in enumerate(_STEPS[:-1])])
@@ -232,8 +232,8 @@ def _digamma_near_zero(size: Symbol) -> Symbol:
     # log(far) is log(far * w) - log(w), with w near 1 / far.
     power = e.emit("Neg", e.emit("Log", far[0]))
     number, scale, away = extended.near_exp(power)
-    near, lost = e.product_of(far[0], e.mul(number, scale))
-    near = e.sum_of(e.sub(near, 1), e.add(lost, e.mul(far[1], e.mul(number, scale))))
+    ratio, lost = e.product_of(far[0], e.mul(number, scale))
+    near = e.sum_of(e.sub(ratio, 1), e.add(lost, e.mul(far[1], e.mul(number, scale))))
     bend = extended.product(extended.product(near, near), extended.polynomial(near, _LOG))
     halves = (e.mul(part, 0.5) for part in inverse)
     terms = (*away, *near, *bend, *halves, *series, *(e.emit("Neg", part) for part in last))

@@ -90,8 +90,8 @@ def polynomial(x: Pair, coefficients: Sequence[Fraction]) -> Pair:
         result, wrong = e.sum_of(result, c)
         finish(step, e.sum_of(result, e.add(e.add(wrong, lost), rest)))
     operands = (zero, zero, build.constant(high, DType.float64), build.constant(low, DType.float64))
-    result = build.emit_many("Scan", operands, [vector, vector], {"body": step, "num_scan_inputs": 2})
-    return result[0], result[1]
+    first, second = build.emit_many("Scan", operands, [vector, vector], {"body": step, "num_scan_inputs": 2})
+    return first, second
 
 
 # log(2) in three parts, whose products with whole numbers up to 1074 are exact, but for the last one.
