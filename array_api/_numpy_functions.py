@@ -14,6 +14,7 @@ from graphcore.array_api._eager import PROMOTION
 from graphcore.build import operands
 from graphcore.errors import SymbolError
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.tracing.tensor import Tensor, at_once
 from graphcore.types.dtypes import DType
 
 Axis: TypeAlias = Any
@@ -21,11 +22,15 @@ _Function: TypeAlias = Callable[..., Any]
 
 
 def call_function(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Build the ops of a NumPy function: see `Symbol.__array_function__`."""
+    """Build the ops of a NumPy function, see `Symbol.__array_function__`, or compute them on Tensors."""
     folder = str(getattr(function, "__module__", "numpy")).removeprefix("numpy").strip(".")
     label = ".".join(part for part in ("np", folder, function.__name__) if part and not part.startswith("_"))
     symbols = _symbols_of((*arguments, *named.values()))
     implementation = _FUNCTIONS.get(function)
+    if not symbols:
+        if implementation is None or function.__name__ in _OF_VALUES:
+            return function(*_as_arrays(arguments), **_as_arrays(named))
+        return at_once(call_function, (function, arguments, named), {})
     if implementation is None:
         raise _unsupported_error(label, symbols)
     parameters = inspect.signature(implementation).parameters
@@ -39,6 +44,15 @@ def call_function(function: Any, arguments: tuple[Any, ...], named: Mapping[str,
         ) from None
     with operands.graph_of(label, symbols.values()):  # arrays become constants of this graph
         return implementation(*bound.args, **bound.kwargs)
+
+
+def _as_arrays(value: Any) -> Any:
+    """Return arguments with arrays in place of Tensors."""
+    if isinstance(value, dict):
+        return {name: _as_arrays(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_arrays(item) for item in value]
+    return np.asarray(value) if isinstance(value, Tensor) else value
 
 
 def _symbol(a: Any) -> Symbol:
@@ -175,6 +189,9 @@ _BY_NAME: dict[str, _Function] = {
     "full_like": lambda a, fill_value, dtype=None: xp.full_like(a, fill_value, dtype=_dtype(dtype)),
 }
 """Implementations, with NumPy's parameters."""
+
+_OF_VALUES = frozenset({"shape", "ndim", "size", "copy", "zeros_like", "empty_like", "ones_like", "full_like"})
+"""Those that give no Tensors for Tensors, but what they give for arrays."""
 
 # Older releases of NumPy lack some.
 _FUNCTIONS: dict[Any, _Function] = {getattr(np, name): f for name, f in _BY_NAME.items() if hasattr(np, name)}

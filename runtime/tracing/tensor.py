@@ -409,7 +409,7 @@ _OF_TWO = (
     "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"
 )  # fmt: skip
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
-_PROTOCOLS = ("__array_namespace__", "__array_ufunc__")
+_PROTOCOLS = ("__array_function__", "__array_namespace__", "__array_ufunc__")
 _OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, complex, str)
 
 

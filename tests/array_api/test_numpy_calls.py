@@ -14,6 +14,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError, SymbolError
+from graphcore.runtime.tracing.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -173,6 +174,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_builds_what_it_computes(name: str) -> None:
     agree(FUNCTIONS[name], "x")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_computes_on_tensors(name: str) -> None:
+    result = FUNCTIONS[name](gc.tensor(X))
+    for got, want in zip(*(r if isinstance(r, tuple) else (r,) for r in (result, FUNCTIONS[name](X))), strict=True):
+        assert isinstance(got, np.ndarray if name.endswith(("_like", "copy")) else Tensor)
+        np.testing.assert_allclose(np.asarray(got), want, rtol=2e-6, atol=1e-6)
+
+
+def test_function_without_an_op_takes_the_values_of_tensors() -> None:
+    x = gc.tensor(X)
+    assert (np.shape(x), np.ndim(x), np.size(x)) == (X.shape, 2, 6)
+    assert np.trace(x) == np.trace(X)
+    assert np.allclose(a=[x, x], b=[X, X])
+    with pytest.raises(SymbolError, match=r"np\.mean: where= is not supported"):
+        np.mean(x, where=X > 0)
 
 
 def test_sums_of_integers_are_of_the_dtype_of_numpys() -> None:
