@@ -23,7 +23,7 @@ from graphcore.ir.state.attaching import Attached, Memory, attach
 from graphcore.ir.state.file_fields import FileFields
 from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, assignment_error
 from graphcore.ir.state.settings import without_minima
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol, Symbols
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
 from graphcore.promotion.rules import Scalar
@@ -179,11 +179,11 @@ class Graph(GraphMethods, metaclass=Attached):
     # Contents
 
     @property
-    def inputs(self) -> tuple[Symbol, ...]:
-        """The input Symbols, in order; an input declared as a Buffer is a BufferValue."""
-        if self._buffers:
-            return tuple(self._buffers.get(s.given_name or "", s) for s in self._inputs)
-        return self._inputs
+    def inputs(self) -> Symbols:
+        """The input Symbols, in order and by name, `inputs["x"]`; an input declared as a Buffer is a BufferValue."""
+        buffers = self._buffers
+        inputs = [buffers.get(s.given_name or "", s) for s in self._inputs] if buffers else self._inputs
+        return Symbols(inputs, kind="input")
 
     @property
     def input_symbols(self) -> tuple[Symbol, ...]:
@@ -201,9 +201,10 @@ class Graph(GraphMethods, metaclass=Attached):
         return MappingProxyType(self._defaults)
 
     @property
-    def outputs(self) -> tuple[Symbol, ...]:
-        """The output Symbols, in order; empty before `output` is called."""
-        return tuple(symbol for _, symbol in self._outputs or ())
+    def outputs(self) -> Symbols:
+        """The output Symbols, in order and by name, `outputs["y"]`; empty before `output` is called."""
+        outputs = self._outputs or ()
+        return Symbols([symbol for _, symbol in outputs], tuple([name or symbol.name for name, symbol in outputs]))
 
     @property
     def named_outputs(self) -> Sequence[Output]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import GraphError, SymbolError
+from graphcore.ir.named import Named
 from graphcore.ir.state.frozen import change, closed
 from graphcore.operators import Trait, having
 from graphcore.support.escaping import escaped
@@ -502,3 +503,16 @@ def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
     """Return the producer of a Symbol; for a captured Symbol, that of the outer graph's Symbol."""
     producer = None if symbol is None else root_of(symbol).producer
     return None if isinstance(producer, Captured) else producer
+
+
+class Symbols(Named[Symbol, "tuple[Symbol, ...]"], tuple[Symbol, ...]):
+    """The inputs or outputs of a Graph: a tuple with access by name."""
+
+    def __new__(cls, values: Iterable[Symbol], names: tuple[str, ...] | None = None, kind: str = "output") -> Symbols:
+        symbols = super().__new__(cls, values)
+        symbols._names, symbols._kind = names, kind
+        return symbols
+
+    def asdict(self) -> dict[str, Symbol]:
+        """Return the Symbols by name."""
+        return dict(zip(self.names, self, strict=True))

@@ -1,7 +1,6 @@
 """Call, cut and edit graphs: each function returns a new graph, or adds to one. See docs/howto/edit_model.md."""
 
 from graphcore.surgery.astype import astype as astype
-from graphcore.surgery.calling import Results as Results
 from graphcore.surgery.calling import call as call
 from graphcore.surgery.copying import compose as compose
 from graphcore.surgery.diff import diff as diff

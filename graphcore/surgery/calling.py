@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -15,47 +15,13 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import names_of, outermost, substituted, with_own
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol, present
+from graphcore.ir.symbol import Symbol, Symbols, present
 from graphcore.promotion import implicit_cast_type
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import user_origin
 from graphcore.surgery.replay import Replay
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
-
-
-class Results(tuple[Symbol, ...]):
-    """The results of a Graph with several outputs: a tuple with access by name, `results["scores"]`."""
-
-    names: tuple[str, ...]
-    """The names of the outputs, in order."""
-
-    def __new__(cls, values: Mapping[str, Symbol]) -> Results:
-        results = super().__new__(cls, values.values())
-        results.names = tuple(values)
-        return results
-
-    @overload  # type: ignore[override]
-    def __getitem__(self, key: int | str) -> Symbol: ...
-    @overload
-    def __getitem__(self, key: slice) -> tuple[Symbol, ...]: ...
-    def __getitem__(self, key: int | str | slice) -> Symbol | tuple[Symbol, ...]:
-        """Return a result by position or name. Raises `GraphError` for an unknown name."""
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        if key not in self.names:
-            raise GraphError(f"no output is called {key!r}", help=f"the outputs: {', '.join(map(repr, self.names))}")
-        return super().__getitem__(self.names.index(key))
-
-    def asdict(self) -> dict[str, Symbol]:
-        """Return the results by name."""
-        return dict(zip(self.names, self, strict=True))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Results, (self.asdict(),)
-
-    def __repr__(self) -> str:
-        return f"Results({', '.join(f'{name}={value!r}' for name, value in self.asdict().items())})"
 
 
 def call(
@@ -67,7 +33,7 @@ def call(
     as_function: bool = False,
     layer: str | None = None,
     what: str = "",
-) -> Symbol | Results:
+) -> Symbol | Symbols:
     """Build the nodes of `model` in the graph of the operands. See `Graph.__call__`. what: named in errors."""
     what = what or f"call of graph {model.name!r}"
     model.verify()
@@ -86,7 +52,7 @@ def call(
         if as_function
         else inline(what, graph, model, name, symbols)
     )
-    return results[0] if len(results) == 1 else Results(dict(zip(output_names(model), results, strict=True)))
+    return results[0] if len(results) == 1 else Symbols(results, tuple(output_names(model)))
 
 
 def output_names(graph: Graph) -> list[str]:

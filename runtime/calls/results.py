@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, SupportsIndex, overload
+from typing import Any
 
 from graphcore.errors import FeedError
-from graphcore.support.escaping import suggestion
+from graphcore.ir.named import Named
 
 
-class NamedResults(list[Any]):
-    """The outputs of a call in order, and by name: `out["hidden"]`, `out.hidden`.
+class NamedResults(Named[Any, "list[Any]"], list[Any]):
+    """The outputs of a call in order, and by name."""
 
-    names: of the outputs. An output whose name is an attribute of lists, such as "count", is `out["count"]`.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ()
-
-    @overload
-    def __getitem__(self, key: SupportsIndex | str) -> Any: ...
-    @overload
-    def __getitem__(self, key: slice) -> list[Any]: ...
-    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
-        if not isinstance(key, str):
-            return list.__getitem__(self, key)
-        if key not in self.names:
-            raise FeedError(
-                f"no output is called {key!r:.80}",
-                help=f"{suggestion(key, self.names)}the outputs are {', '.join(map(repr, self.names))}",
-            )
-        return list.__getitem__(self, self.names.index(key))
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.names:
-            listed = ", ".join(map(repr, self.names))
-            raise AttributeError(f"no output is called {name!r:.80}; the outputs are {listed}", name=name, obj=self)
-        return self[name]
+    _names = ()
+    _error = FeedError
 
     def __reduce__(self) -> Any:
         return _restored, (self.names, [*self])
@@ -44,7 +22,7 @@ class NamedResults(list[Any]):
 @functools.lru_cache(256)
 def results_of(names: tuple[str, ...]) -> type[NamedResults]:
     """Return the type of the results of a model. A type for each model has the names at no cost for its calls."""
-    return type("NamedResults", (NamedResults,), {"names": names})
+    return type("NamedResults", (NamedResults,), {"_names": names})
 
 
 def _restored(names: tuple[str, ...], values: list[Any]) -> NamedResults:

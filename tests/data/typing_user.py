@@ -23,6 +23,8 @@ def graphs() -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, ["batch", 4])})
     (x,) = graph.inputs
     assert_type(x, Symbol)
+    assert_type(graph.inputs["x"], Symbol)
+    assert_type(graph.outputs[:1], tuple[Symbol, ...])
     assert_type(x.type, TensorType | Any)
     assert_type(x.type.shape[0], gc.Dim | Any)
     x.type.shaep  # type: ignore[union-attr]  # noqa: B018

@@ -704,3 +704,19 @@ def test_weight_of_text_is_taken() -> None:
     graph = Graph("g")
     assert str(graph.weight("u", np.array(["a", "bc"])).type) == "string[2]"
     assert str(graph.weight("o", np.array([["a", "bc"]], object)).type) == "string[1, 2]"
+
+
+def test_inputs_and_outputs_have_names() -> None:
+    g = Graph("g", {"tokens": TensorType(DType.float32, ["n"]), "mask": TensorType(DType.float32, ["n"])})
+    tokens, mask = g.inputs
+    g.output(total=tokens + mask, same=mask)
+    assert g.inputs["mask"] is g.inputs.mask is g.inputs[1] is mask
+    assert g.outputs["same"] is g.outputs.same is mask
+    assert (g.inputs.names, g.outputs.names) == (("tokens", "mask"), ("total", "same"))
+    assert g.inputs[:1] == (tokens,)
+    assert pickle.loads(pickle.dumps(g)).outputs["total"].name == g.outputs["total"].name
+    with pytest.raises(GraphError, match=r"no input is called 'token'\n  help: did you mean tokens\? the inputs are"):
+        g.inputs["token"]
+    with pytest.raises(AttributeError, match="no output is called 'logits'; the outputs are 'total', 'same'"):
+        _ = g.outputs.logits
+    assert g.inputs == (tokens, mask)

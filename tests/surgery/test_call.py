@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.surgery.calling import Results
+from graphcore.ir.symbol import Symbols
 
 F32 = DType.float32
 rng = np.random.default_rng(0)
@@ -63,7 +63,7 @@ def test_operands_are_given_by_position_by_name_or_in_one_mapping(value: object)
     g = Graph("caller", {"x": TensorType(F32, [2, 4]), "b": TensorType(F32, [4])})
     arguments, named = value(*g.inputs)  # type: ignore[operator]
     results = two()(*arguments, **named)
-    assert isinstance(results, Results)
+    assert isinstance(results, Symbols)
     assert results.names == ("total", "most")
     assert results["total"] is results[0]
     assert results.asdict()["most"] is results[1]
