@@ -36,7 +36,7 @@ def written(folder: Path) -> Iterator[Path]:
     graphs = {
         "resnet": resnet.build(resnet.Config()),
         "vit": vit.build(vit.Config()),
-        "gpt2": gpt2.build(gpt2.Config()),
+        "gpt2": gpt2.build(gpt2.config()),
         "llama": decoder,
         "llama-int4": gc.quantize(decoder, "int4").graph,
     }

@@ -170,8 +170,9 @@ def require_values(config: Any) -> None:
     """
     faults = []
     for entry in dataclasses.fields(config):
-        kind = _ANNOTATED.get(str(entry.type))
         value = getattr(config, entry.name)
+        annotation = str(entry.type)
+        kind = _ANNOTATED.get(annotation if value is None else annotation.removesuffix(" | None"))
         plain = [_to_python(v) for v in value] if isinstance(value, (list, tuple)) else _to_python(value)
         if value is None and "None" in str(entry.type):
             continue

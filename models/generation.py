@@ -256,12 +256,22 @@ class DecoderStep:
             return self._before.unsqueeze(-1) + ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
 
     def attend(
-        self, layer: int, query: Symbol, key: Symbol, value: Symbol, angles: tuple[Symbol, Symbol] | None = None
+        self,
+        layer: int,
+        query: Symbol,
+        key: Symbol,
+        value: Symbol,
+        angles: tuple[Symbol, Symbol] | None = None,
+        *,
+        window: int = 0,
+        softcap: float = 0.0,
+        scale: float | None = None,
     ) -> Symbol:
         """Return the causal attention of a layer as rows, and store keys and values in the cache.
 
         query: rows of heads * size. key, value: rows of kv_heads * size. angles: cosine and sine of the rotation of
-        queries and keys by position, float32[positions, size / 2]; None without rotation.
+        queries and keys by position, float32[positions, rotated / 2]; None without rotation. window: the number of last
+        tokens to attend to; 0 for all. softcap: the limit of scores; 0 for none. scale: their factor, 1 / sqrt(size).
         """
         batch, sequence = self.tokens.shape
         attention = self.attention
@@ -271,7 +281,10 @@ class DecoderStep:
         mixed, *present = self.graph.op(
             "GroupQueryAttention",
             (q, k, v, *past, self._last_keys, self._total, *(angles or ())),
-            {"num_heads": attention.heads, "kv_num_heads": attention.kv_heads, "do_rotary": int(angles is not None)},
+            {"num_heads": attention.heads, "kv_num_heads": attention.kv_heads, "do_rotary": int(angles is not None)}
+            | ({"local_window_size": window} if window else {})
+            | ({"softcap": softcap} if softcap else {})
+            | ({} if scale is None else {"scale": scale}),
             [q.type, past[0].type, past[1].type],
             domain=MICROSOFT,
         )
@@ -294,10 +307,10 @@ class DecoderStep:
         last_rows = ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
         return last_rows.reshape(batch * Dim("last_tokens"), rows.shape[-1])
 
-    def output(self, rows: Symbol, head: Symbol, every_token: bool) -> Graph:
+    def output(self, rows: Symbol, head: Symbol, every_token: bool, softcap: float = 0.0) -> Graph:
         """Output the logits of the last token of each item, of several last tokens, or of all.
 
-        head: [vocabulary, width].
+        head: [vocabulary, width]. softcap: the limit of logits; 0 for none.
         """
         batch, sequence = self.tokens.shape
         with self.graph.layer("head"):
@@ -308,5 +321,5 @@ class DecoderStep:
                 logits = last.reshape(batch, "last_tokens", head.shape[0])
             else:
                 logits = ops.linear(self.last(rows), head)
-            self.graph.output(logits=logits)
+            self.graph.output(logits=ops.tanh(logits / softcap) * softcap if softcap else logits)
         return self.graph

@@ -63,7 +63,7 @@ def operators() -> Named:
 
 def models() -> Named:
     """Yield small models with random weights, products with encoded weights, and expressions of some systems."""
-    yield "gpt2", partial(gpt2.build, gpt2.Config())
+    yield "gpt2", partial(gpt2.build, gpt2.config())
     yield "llama", partial(llama.build, llama.Config())
     yield "resnet", partial(resnet.build, resnet.Config())
     yield "vit", partial(vit.build, vit.Config())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -16,9 +14,10 @@ from tokenizers import Tokenizer, normalizers
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import ModelError
-from graphcore.models import _config, encoder, gpt2, llama
+from graphcore.models import _config, decoder, encoder
 from graphcore.models._config import require
 from graphcore.models.encoder import TextEncoder
+from graphcore.models.families import FAMILIES, Config, unknown_type
 from graphcore.models.text.chat import ChatTemplate
 from graphcore.models.text.decoder import TextDecoder
 from graphcore.runtime import InferenceSession, Model, quantize
@@ -90,16 +89,15 @@ class Folder:
 
 
 def _decoder(
-    build: Callable[..., Any], folder: Folder, *, cache: int | None, session: InferenceSession | None,
+    folder: Folder, *, cache: int | None, session: InferenceSession | None,
     dtype: str | None, ignore: Collection[str], **options: Any,
 ) -> TextDecoder:  # fmt: skip
-    config = {name: value for name, value in folder.config.items() if name not in ignore}
     tokenizer = folder.tokenizer()
     generation = folder.fields("generation_config.json")
     ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
     end = tokenizer.token_to_id(folder.special_tokens().get("eos_token", ""))
     eos = [*(ends if isinstance(ends, list) else [ends]), end]
-    graph = build(config, folder.weights(), cache=cache, last_tokens=True)
+    graph = decoder.build(Config.read(folder.config, ignore), folder.weights(), cache=cache, last_tokens=True)
     return TextDecoder(
         folder.name, loaded(graph, session, dtype), tokenizer,
         template=folder.chat_template(),
@@ -148,8 +146,7 @@ def _encoder(
 
 
 LOADERS: dict[str, Callable[..., Any]] = {
-    **{kind: functools.partial(_decoder, llama.build) for kind in llama.KINDS},
-    "gpt2": functools.partial(_decoder, gpt2.build),
+    **dict.fromkeys(FAMILIES, _decoder),
     **dict.fromkeys(encoder.FAMILIES, _encoder),
 }
 """What makes a model of a Folder and the options of `models.load`, by `model_type`."""
@@ -161,9 +158,5 @@ def load(path: str, **options: Any) -> Any:
     kind = folder.config.get("model_type")
     loader = LOADERS.get(kind) if isinstance(kind, str) else None
     if loader is None:
-        close = difflib.get_close_matches(str(kind), LOADERS, 1)
-        raise ModelError(
-            f"load: model_type is {kind!r:.80}; supported is {', '.join(sorted(LOADERS))}",
-            help=f"did you mean {close[0]!r}?" if close else "give the folder of a model of a supported type",
-        )
+        raise unknown_type("load", kind, LOADERS)
     return loader(folder, **options)

@@ -15,13 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.models import _config, encoder, gpt2, llama, minilm, resnet, vit
+from graphcore.models import _config, decoder, encoder, families, gpt2, llama, minilm, resnet, vit
 
 SIZES: dict[str, Any] = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
 FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "llama": (llama, SIZES | {"model_type": "llama", "num_attention_heads": 2}),
     "mistral": (llama, SIZES | {"model_type": "mistral", "num_attention_heads": 8}),
     "qwen2": (llama, SIZES | {"model_type": "qwen2", "num_attention_heads": 2}),
+    **{
+        kind: (decoder, SIZES | {"model_type": kind, "num_attention_heads": 2 if kind == "gpt_neox" else 8})
+        for kind in families.FAMILIES
+        if kind not in ("llama", "mistral", "qwen2", "gpt2", "qwen2_moe", "qwen3_moe")  # the last have many experts
+    },
     "gpt2": (
         gpt2,
         {"model_type": "gpt2", "vocab_size": 11, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2},
@@ -42,7 +47,8 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
 }
-NAMES = sorted({name for module, fields in FAMILIES.values() for name in (*module.SCHEMA.fields, *module.SCHEMA.fixed)})
+SCHEMAS = [encoder.SCHEMA, resnet.SCHEMA, vit.SCHEMA, *(family.schema for family in families.FAMILIES.values())]
+NAMES = sorted({name for schema in SCHEMAS for name in (*schema.fields, *schema.fixed)})
 OTHERS = ("id2label", "layer_types", "rope_parameters", "pad_token_id", "norm_eps", "other")
 VALUES = st.recursive(
     st.none()
@@ -92,7 +98,7 @@ def test_any_fields_give_a_graph_or_an_error_that_names_them(family: str, more: 
 def test_configuration_of_another_family_is_refused(tmp_path: Path) -> None:
     for module, _ in FAMILIES.values():
         for other, (another, fields) in FAMILIES.items():
-            if another is module:
+            if another.Config is module.Config:
                 continue
             path = tmp_path / "config.json"
             path.write_text(json.dumps(fields))
@@ -102,7 +108,6 @@ def test_configuration_of_another_family_is_refused(tmp_path: Path) -> None:
 
 SMALL: dict[Any, dict[str, Any]] = {
     llama: {"vocabulary": 11, "width": 16, "inner": 8, "layers": 1, "heads": 2, "kv_heads": 1, "size": 8},
-    gpt2: {"vocabulary": 11, "width": 16, "inner": 8, "layers": 1, "heads": 2, "positions": 8},
     resnet: {"stem": 4, "widths": (8,), "depths": (1,), "classes": 3},
     vit: {"width": 16, "layers": 1, "heads": 2, "inner": 8, "image": 8, "patch": 4, "classes": 3},
     encoder: {
@@ -121,15 +126,19 @@ SMALL: dict[Any, dict[str, Any]] = {
         (llama, {"biases": "qx"}, "biases is 'qx', not a subset of 'qkvo'"),
         (llama, {"theta": float("nan")}, "theta is nan"),
         (llama, {"theta": 1.0}, "rope_theta is 1.0, not a number above 1"),
-        (llama, {"scaling": {"rope_type": "yarn"}}, "rope_type is 'yarn'; supported is"),
+        (llama, {"scaling": {"rope_type": "ntk"}}, "rope_type is 'ntk'; supported is"),
+        (llama, {"norm": "batch"}, "norm is 'batch'"),
+        (llama, {"activation": "quick"}, "activation is 'quick', not none, silu, tanh"),
+        (llama, {"rotary": 16}, "16 features are rotated, but heads have 8"),
+        (llama, {"windows": (1, 2)}, r"windows is \(1, 2\), not a number of at least 0 for each of 1 layers"),
+        (llama, {"experts": 2, "top_k": 3}, "3 experts of a token, but 2 experts"),
+        (llama, {"layout": "llama"}, "layout is 'llama', not a Layout"),
         (llama, {"scaling": {"rope_type": "linear"}}, r"has \[\], not \['factor'\]"),
         (llama, {"scaling": 3}, "the scaling of rotary angles is 3"),
-        (gpt2, {"heads": 3}, "width 16 is not a multiple of heads 3"),
-        (gpt2, {"approximate": "quick"}, "approximate is 'quick', not none or tanh"),
         (resnet, {"widths": (6,)}, r"widths \[6\] of bottlenecks are not multiples of 4"),
         (resnet, {"widths": (8, 8)}, "2 widths, but 1 depths"),
         (resnet, {"depths": (0,)}, r"depths is \(0,\), not a list of whole numbers above 0"),
-        (gpt2, {"layers": 2**30}, "layers is 1073741824, but at most 10000 are supported"),
+        (llama, {"layers": 2**30}, "layers is 1073741824, but at most 10000 are supported"),
         (resnet, {"depths": (2**30,)}, "1073741824 layers, but at most 10000 are supported"),
         (vit, {"heads": 5}, "width 16 is not a multiple of heads 5"),
         (vit, {"patch": 9}, "an image of 8 is smaller than a patch of 9"),
@@ -170,7 +179,7 @@ def test_numbers_of_a_config_may_be_numpys() -> None:
     for module, values in SMALL.items():
         result = module.Config(**{name: numpys(value) for name, value in values.items()})
         assert result == module.Config(**values)
-        assert {type(v) for v in dataclasses.astuple(result)} <= {int, float, bool, str, tuple, type(None)}
+        assert {type(v) for v in dataclasses.astuple(result)} <= {int, float, bool, str, tuple, frozenset, type(None)}
         assert hash(result) == hash(module.Config(**values))
 
 
@@ -187,7 +196,10 @@ def test_layers_that_attend_in_another_way_are_refused(message: Any) -> None:
         llama.Config.read(fields)
     assert llama.Config.read(fields, ["layer_types"]) == llama.Config.read(FAMILIES["qwen2"][1])
     results = ["full_attention", "sliding_attention"]
-    assert llama.Config.read(fields | {"layer_types": results, "sliding_window": 64}).positions == 64
+    two = fields | {"layer_types": results, "sliding_window": 64, "use_sliding_window": True, "num_hidden_layers": 2}
+    assert llama.Config.read(two).windows == (0, 64)
+    with pytest.raises(ModelError, match="layer_types has 2 names, but there are 1 layers"):
+        llama.Config.read(fields | {"layer_types": results})
 
 
 @pytest.mark.parametrize("module", SMALL)
@@ -201,7 +213,7 @@ def test_seed_that_is_none_is_refused(module: Any, seed: Any) -> None:
 def test_configuration_of_another_family_is_named(module: Any) -> None:
     for other, values in SMALL.items():
         if other is not module:
-            name = other.__name__.rpartition(".")[2]
+            name = other.Config.__module__.rpartition(".")[2]
             with pytest.raises(
                 ModelError, match=rf"config must be a Config of this model, a dict or a path, got {name}.Config"
             ):
@@ -224,7 +236,7 @@ def test_tensors_that_would_get_one_name_are_both_kept() -> None:
     for item in (tensors, other):
         result = _config.from_gguf(item, {"a": "b"}, "h", lambda block, stem, array: array)
         assert {name: array.item() for name, array in result.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
-    config = gpt2.Config(**SMALL[gpt2])
+    config = gpt2.config(vocabulary=11, width=16, inner=8, layers=1, heads=2, positions=8)
     weights = {name: np.zeros(shape, np.float32) for name, shape in gpt2.shapes(config).items()}
     twice = {"wte.weight": weights["transformer.wte.weight"]}
     for both in (twice | weights, weights | twice):

@@ -28,7 +28,7 @@ from tests.support.graphs import Array
 WORDS, CACHE = 41, 24
 LLAMA = llama.Config(vocabulary=WORDS, width=32, inner=24, layers=2, heads=4, kv_heads=2, size=16, positions=64)
 BODY = llama.Config(vocabulary=WORDS, width=32, inner=24, layers=1, heads=4, kv_heads=2, size=8, positions=64)
-GPT2 = gpt2.Config(vocabulary=WORDS, width=32, inner=48, layers=2, heads=2, positions=64)
+GPT2 = gpt2.config(vocabulary=WORDS, width=32, inner=48, layers=2, heads=2, positions=64)
 KINDS = ("llama", "llama that no kernel takes", "gpt2")
 PROMPTS = [[3, 17, 40, 0, 5], [9], [8, 7, 6]]
 

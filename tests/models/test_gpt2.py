@@ -20,11 +20,11 @@ from tests.support.graphs import Array
 
 pytestmark = pytest.mark.releases
 
-SMALL = gpt2.Config(vocabulary=37, width=32, inner=48, layers=2, heads=2, positions=20)
+SMALL = gpt2.config(vocabulary=37, width=32, inner=48, layers=2, heads=2, positions=20)
 FORMS = {
     "tied": SMALL,
     "untied": replace(SMALL, tied=False),
-    "erf": replace(SMALL, approximate="none"),
+    "erf": replace(SMALL, activation="none"),
     "heads that no kernel takes": replace(SMALL, heads=8),
 }
 FIELDS: dict[str, Any] = {
@@ -121,7 +121,7 @@ def test_exported_decoder_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
 def test_config_is_that_of_the_fields() -> None:
     assert gpt2.Config.read(FIELDS) == SMALL
     assert gpt2.Config.read(FIELDS | {"activation_function": "gelu", "tie_word_embeddings": False}) == replace(
-        SMALL, approximate="none", tied=False
+        SMALL, activation="none", tied=False
     )
 
 
@@ -150,17 +150,17 @@ def test_config_takes_the_fields_of_the_published_model() -> None:
         "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
         "vocab_size": 50257,
     }
-    assert gpt2.Config.read(published) == gpt2.Config(50257, 768, 3072, 12, 12, 1024)
+    assert gpt2.Config.read(published) == gpt2.config(768, 12, 3072, 1024, vocabulary=50257, layers=12)
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"n_head": 3}, "n_embd 32 is not a multiple of n_head 3"),
+        ({"n_head": 3}, "a width of 32 is not a multiple of 3 heads"),
         ({"activation_function": "relu"}, "activation_function is 'relu'; supported is gelu_new or"),
         ({"scale_attn_by_inverse_layer_idx": True}, "supported is False"),
         ({"n_layer": 10**6}, "but at most 10000 are supported"),
-        ({"model_type": "llama"}, "model_type is 'llama', not 'gpt2'"),
+        ({"model_type": "gpt"}, "model_type is 'gpt'; supported is"),
         ({"rotary_dim": 4}, "unknown: rotary_dim"),
     ],
 )

@@ -46,7 +46,7 @@ def test_fields_that_may_be_missing_have_the_defaults_of_the_family() -> None:
     assert (config.theta, config.scaling, config.tied, config.biases) == (10000.0, None, False, "")
     assert llama.Config.read(few | {"num_attention_heads": 8, "model_type": "mistral"}).kv_heads == 8
     qwen2 = llama.Config.read(few | {"model_type": "qwen2"})
-    assert (qwen2.biases, qwen2.permuted) == ("qkv", False)
+    assert (qwen2.biases, qwen2.layout.permuted) == ("qkv", False)
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,21 @@ def test_rotary_angles_are_configured_in_either_spelling(fields: Any, theta: flo
     assert (config.theta, config.scaling) == (theta, scaling)
 
 
-def test_window_hides_nothing_in_a_cache_that_is_no_longer() -> None:
+def test_layers_have_the_window_of_the_family() -> None:
     mistral = FIELDS | {"model_type": "mistral", "sliding_window": 32}
-    assert llama.Config.read(mistral).positions == 32
-    qwen2 = FIELDS | {"model_type": "qwen2", "sliding_window": 32, "max_window_layers": 2}
-    assert llama.Config.read(qwen2 | {"use_sliding_window": False}).positions == 64
-    assert llama.Config.read(qwen2 | {"use_sliding_window": True}).positions == 32
+    assert llama.Config.read(mistral).windows == (32, 32)
+    assert llama.Config.read(mistral | {"sliding_window": None}).windows is None
+    qwen2 = FIELDS | {"model_type": "qwen2", "sliding_window": 32, "max_window_layers": 1}
+    assert llama.Config.read(qwen2 | {"use_sliding_window": False}).windows is None
+    assert llama.Config.read(qwen2 | {"use_sliding_window": True}).windows == (0, 32)
 
 
 def test_faulty_fields_are_named_all_at_once() -> None:
     wrong: dict[str, Any] = {k: v for k, v in FIELDS.items() if k not in ("vocab_size", "hidden_size")}
-    wrong |= {"model_type": "gemma", "num_hidden_layers": 0, "qk_norm": True, "logit_scale": 2, "hidden_act": "gelu"}
+    wrong |= {"num_hidden_layers": 0, "qk_norm": True, "logit_scale": 2, "hidden_act": "gelu"}
     with pytest.raises(ModelError) as caught:
         llama.Config.read(wrong | {"rms_norm_eps": "small", "tie_word_embeddings": 1})
     for part in (
-        "model_type is 'gemma', not 'llama' or 'mistral' or 'qwen2'",
         "missing: vocab_size, hidden_size",
         "unknown: logit_scale, qk_norm",
         "hidden_act is 'gelu'; supported is 'silu'",
@@ -101,7 +101,13 @@ def test_unknown_field_is_passed_over_when_asked_to() -> None:
         ({"head_dim": 7}, "heads have 7 features"),
         ({"num_hidden_layers": 10**6}, "but at most 10000 are supported"),
         ({"vocab_size": 2**40}, "vocab_size is"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type is 'yarn'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type is 'dynamic'"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "turns": 3}}, "rope of type 'yarn' has"),
+        (
+            {"rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1] * 8}},
+            "must have 8 numbers",
+        ),
+        ({"model_type": "gemma"}, "model_type is 'gemma'; supported is gemma2, .*qwen3_moe"),
         ({"rope_scaling": {"rope_type": ["linear"]}}, "rope_type is"),
         ({"rope_scaling": {"rope_type": "linear"}}, r"has \[\], not \['factor'\]"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "numbers above 0"),

@@ -101,7 +101,7 @@ def test_a_token_without_a_row_fails() -> None:
             model.state()(np.array([[token]]), np.array([1]))
 
 
-@pytest.mark.parametrize("build", [lambda: llama.build(CONFIG, cache=64), lambda: gpt2.build(gpt2.Config(), cache=64)])
+@pytest.mark.parametrize("build", [lambda: llama.build(CONFIG, cache=64), lambda: gpt2.build(gpt2.config(), cache=64)])
 def test_files_give_the_tokens_of_the_graph(build: Any, tmp_path: Path) -> None:
     graph = gc.quantize(build(), "int4").graph
     graph.export(tmp_path / "decoder.onnx")

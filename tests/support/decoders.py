@@ -149,7 +149,7 @@ def recomputed(arrays: dict[str, Array], text: list[int]) -> int:
 WORDS, CACHE = 41, 96
 LLAMA = llama.Config(vocabulary=WORDS, width=32, inner=24, layers=2, heads=4, kv_heads=2, size=16, positions=128)
 BODY = llama.Config(vocabulary=WORDS, width=32, inner=24, layers=1, heads=4, kv_heads=2, size=8, positions=128)
-GPT2 = gpt2.Config(vocabulary=WORDS, width=32, inner=48, layers=2, heads=2, positions=128)
+GPT2 = gpt2.config(vocabulary=WORDS, width=32, inner=48, layers=2, heads=2, positions=128)
 KINDS = ("llama", "gpt2", "llama, int4", "gpt2, int4", "llama that no kernel takes")
 
 _ROUNDING = 0.15
@@ -347,7 +347,7 @@ def gpt2_logits(config: gpt2.Config, arrays: dict[str, Array], tokens: list[int]
         both = dense(norm(x, f"{name}.ln_1"), f"{name}.attn.c_attn")
         q, k, v = (part.reshape(len(tokens), config.heads, -1) for part in np.split(both, 3, axis=-1))
         x = x + dense(attended(q, k, v), f"{name}.attn.c_proj")
-        wide = gelu(dense(norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc"), config.approximate)
+        wide = gelu(dense(norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc"), config.activation)
         x = x + dense(wide, f"{name}.mlp.c_proj")
     return np.asarray(norm(x, "ln_f") @ w["wte.weight" if config.tied else "lm_head.weight"].T)
 

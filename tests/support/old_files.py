@@ -76,7 +76,7 @@ def models() -> Iterator[File]:
     yield compared("minilm", minilm.build(weights), {"input_ids": tokens, "attention_mask": mask})
     image = random.standard_normal((1, 3, 96, 96)).astype(np.float32)
     yield compared("resnet50", resnet.build(resnet.Config()), {"image": image})
-    yield compared("gpt2", gpt2.build(gpt2.Config()), {"tokens": tokens % 1024, "length": np.array([12, 7])})
+    yield compared("gpt2", gpt2.build(gpt2.config()), {"tokens": tokens % 1024, "length": np.array([12, 7])})
     yield compared("lstm", lstm(), {"x": random.standard_normal((9, 2, 8)).astype(np.float32)})
 
 

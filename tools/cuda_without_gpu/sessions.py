@@ -113,7 +113,7 @@ def _weights(shapes: dict[str, tuple[int, ...]], dtype: DType) -> dict[str, Arra
 
 
 _LLAMA = llama.Config(vocabulary=32, width=16, inner=24, layers=2, heads=4, kv_heads=2, size=4, positions=32)
-_GPT2 = gpt2.Config(vocabulary=32, width=16, inner=24, layers=2, heads=4, positions=32)
+_GPT2 = gpt2.config(vocabulary=32, width=16, inner=24, layers=2, heads=4, positions=32)
 _MINILM = encoder.Config(layers=2, heads=4, vocabulary=32, width=16, inner=20, positions=24)
 _RESNET = resnet.Config(channels=3, stem=4, widths=(8, 16), depths=(2, 2), classes=5)
 _VIT = vit.Config(width=16, layers=2, heads=4, inner=24, image=11, patch=4, channels=2, classes=5)

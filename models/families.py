@@ -1,0 +1,605 @@
+"""The families of decoders: a Config for each `config.json`, by declarations of blocks and names of weights."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphcore.errors import ModelError
+from graphcore.models import _config
+from graphcore.models._config import REQUIRED, Schema, Source, require
+
+ACTIVATIONS = {"silu": "silu", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+"""The activation of a Config, "silu" or the `approximate` argument of `ops.gelu`, by its name in configurations."""
+
+_LLAMA_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The names of weights in files, and how they are stored.
+
+    Attributes:
+        names: The names in checkpoints, inside and outside of layers, by those in GGUF files.
+        layers: The prefix of layers in checkpoints.
+        architecture: The name of the family in GGUF files.
+        transposed: Dense layers are [inputs, outputs] in checkpoints.
+        permuted: GGUF files have the two features of a rotated pair next to each other.
+        interleaved: Queries, keys and values are by heads in checkpoints, in GGUF files one after the other.
+    """
+
+    names: Mapping[str, str] = field(default_factory=lambda: _LLAMA_NAMES)
+    layers: str = "model.layers"
+    architecture: str = "llama"
+    transposed: bool = False
+    permuted: bool = False
+    interleaved: bool = False
+
+
+LLAMA = Layout(permuted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The configuration of a decoder. The defaults are a small Llama with 2.5 million weights.
+
+    Attributes:
+        vocabulary: The number of tokens.
+        width: The size of a token's vector.
+        inner: The width inside the dense layers.
+        layers: The number of layers.
+        heads: The number of query heads.
+        kv_heads: The number of key and value heads, each for heads / kv_heads query heads.
+        size: The size of a head.
+        positions: The maximum number of tokens of a text.
+        epsilon: The epsilon of norms.
+        theta: The base of the rotary angles.
+        scaling: The scaling of rotary angles: the fields of `rope_scaling`.
+        tied: The head shares the weights of the embedding.
+        biases: The dense layers of attention that have a bias, a subset of "qkvo".
+        mlp_biases: The other dense layers have a bias.
+        layout: The names of weights.
+        norm: "rms", "rms1" for RMSNorm with weights stored as their difference from 1, or "layer" for LayerNorm.
+        activation: "silu", or the `approximate` argument of `ops.gelu`.
+        gated: The dense layers multiply the activation by another product.
+        fused: One weight has queries, keys and values, and one both products of a gate.
+        parallel: Attention and dense layers read the same input.
+        post_norms: Norms after attention and dense layers too.
+        head_norms: Norms of each head of queries and keys.
+        learnt_positions: Positions are embeddings, without rotary angles.
+        rotary: The number of rotated features of a head; None for all.
+        windows: The number of last tokens that each layer attends to; 0 for all, none for all in every layer.
+        local_theta: The base of the rotary angles of layers with a window, which are not scaled; None for the same.
+        softcap: The limit of attention scores, by tanh; 0 for none.
+        logit_softcap: The limit of logits.
+        scale: The factor of attention scores; None for 1 / sqrt(size).
+        embedding_scale: The factor of embeddings.
+        experts: The number of experts of each layer; 0 for none.
+        top_k: The number of experts of a token.
+        expert_inner: The width inside an expert.
+        shared_inner: The width inside the expert of all tokens; 0 for none.
+        normalised: The weights of the experts of a token have the sum 1.
+        dense_layers: The layers without experts.
+    """
+
+    vocabulary: int = 1024
+    width: int = 256
+    inner: int = 688
+    layers: int = 4
+    heads: int = 8
+    kv_heads: int = 4
+    size: int = 32
+    positions: int = 2048
+    epsilon: float = 1e-5
+    theta: float = 10000.0
+    scaling: Mapping[str, Any] | None = None
+    tied: bool = True
+    biases: str = ""
+    mlp_biases: bool = False
+    layout: Layout = LLAMA
+    norm: str = "rms"
+    activation: str = "silu"
+    gated: bool = True
+    fused: bool = False
+    parallel: bool = False
+    post_norms: bool = False
+    head_norms: bool = False
+    learnt_positions: bool = False
+    rotary: int | None = None
+    windows: Sequence[int] | None = None
+    local_theta: float | None = None
+    softcap: float = 0.0
+    logit_softcap: float = 0.0
+    scale: float | None = None
+    embedding_scale: float = 1.0
+    experts: int | None = None
+    top_k: int = 2
+    expert_inner: int = 688
+    shared_inner: int | None = None
+    normalised: bool = True
+    dense_layers: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raise `ModelError` for invalid values."""
+        _config.require_values(self)
+        heads, kv_heads, rotary = self.heads, self.kv_heads, self.rotated
+        require(heads % kv_heads == 0, f"{heads} query heads are not a multiple of {kv_heads} key heads")
+        require(rotary % 2 == 0, f"heads have {rotary} features, but rotary embeddings need an even number")
+        require(rotary <= self.size, f"{rotary} features are rotated, but heads have {self.size}")
+        require({*self.biases} <= {*"qkvo"}, f"biases is {self.biases!r:.80}, not a subset of 'qkvo'")
+        require(self.norm in ("rms", "rms1", "layer"), f"norm is {self.norm!r:.80}, not rms, rms1 or layer")
+        kinds = sorted({*ACTIVATIONS.values()})
+        require(self.activation in kinds, f"activation is {self.activation!r:.80}, not {', '.join(kinds)}")
+        windows = self.windows
+        is_list = isinstance(windows, (list, tuple)) and all(type(w) is int and w >= 0 for w in windows)
+        require(
+            windows is None or (is_list and len(windows) == self.layers),
+            f"windows is {windows!r:.80}, not a number of at least 0 for each of {self.layers} layers",
+        )
+        require(isinstance(self.layout, Layout), f"layout is {self.layout!r:.80}, not a Layout")
+        require(isinstance(self.dense_layers, frozenset), f"dense_layers is {self.dense_layers!r:.80}, not a frozenset")
+        experts = self.experts or self.top_k
+        require(self.top_k <= experts, f"{self.top_k} experts of a token, but {experts} experts")
+        _, scaling = _rope({"rope_theta": self.theta, "rope_scaling": self.scaling}, self.positions, rotary)
+        object.__setattr__(self, "scaling", scaling)  # normalised for `angles`
+
+    @property
+    def rotated(self) -> int:
+        """The number of rotated features of a head."""
+        return 0 if self.learnt_positions else self.rotary or self.size
+
+    @staticmethod
+    def read(source: Source, ignore: Collection[str] = ()) -> Config:
+        """Read a Config from a `config.json`: a dict of its fields, or its path.
+
+        Args:
+            ignore: Unknown fields to ignore.
+
+        Raises:
+            ModelError: With the names of all fields that are missing, unknown, or have unsupported values; or the
+                `model_type` is unknown.
+        """
+        content = _config.content_of(source)
+        kind = content.get("model_type")
+        family = FAMILIES.get(kind) if isinstance(kind, str) else None
+        if family is None:
+            raise unknown_type("config", kind, FAMILIES)
+        fields = _config.read({**family.defaults, **content}, family.schema, ignore)
+        return Config(**_values(fields, content, family, ignore))
+
+
+def unknown_type(caller: str, kind: object, supported: Collection[str]) -> ModelError:
+    """Return the error for a `model_type` that is unknown."""
+    close = difflib.get_close_matches(str(kind), supported, 1)
+    return ModelError(
+        f"{caller}: model_type is {kind!r:.80}; supported is {', '.join(sorted(supported))}",
+        help=f"did you mean {close[0]!r}?" if close else "give the configuration of a model of a supported type",
+    )
+
+
+# Declarations
+
+_TYPES = {
+    **dict.fromkeys(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim "
+        "max_position_embeddings original_max_position_embeddings sliding_window sliding_window_pattern "
+        "max_window_layers query_pre_attn_scalar num_experts num_local_experts num_experts_per_tok "
+        "moe_intermediate_size shared_expert_intermediate_size decoder_sparse_step "
+        "n_positions n_embd n_layer n_head n_inner".split(),
+        int,
+    ),
+    **dict.fromkeys(
+        "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base rope_local_base_freq "
+        "partial_rotary_factor rotary_pct attn_logit_softcapping final_logit_softcapping".split(),
+        float,
+    ),
+    **dict.fromkeys(
+        "attention_bias mlp_bias tie_word_embeddings use_sliding_window use_parallel_residual norm_topk_prob "
+        "qkv_bias".split(),
+        bool,
+    ),
+    **dict.fromkeys(("hidden_act", "activation_function"), str),
+    **dict.fromkeys(("rope_scaling", "rope_parameters"), dict),
+}
+"""The types of the fields of all families."""
+
+_ALIASES = {
+    "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_inner":
+    "intermediate_size", "n_positions": "max_position_embeddings", "layer_norm_epsilon": "rms_norm_eps",
+    "layer_norm_eps": "rms_norm_eps", "activation_function": "hidden_act", "rotary_emb_base": "rope_theta",
+    "rotary_pct": "partial_rotary_factor", "num_local_experts": "num_experts",
+}  # fmt: skip
+"""Other names of fields."""
+
+_BASIC = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads"
+_USUAL = (
+    "num_key_value_heads head_dim max_position_embeddings rms_norm_eps rope_theta attention_bias tie_word_embeddings "
+    "rope_scaling rope_parameters"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of decoders.
+
+    Attributes:
+        schema: The fields of its configurations.
+        defaults: The values of fields that are missing.
+        blocks: Values of a Config that all its models share.
+        more: Further values of a Config by the fields.
+    """
+
+    schema: Schema
+    defaults: Mapping[str, Any]
+    blocks: Mapping[str, Any]
+    more: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def _family(
+    kind: str,
+    blocks: Mapping[str, Any] | None = None,
+    more: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: {},
+    *,
+    required: str = _BASIC,
+    optional: str = _USUAL,
+    also: str = "",
+    fixed: Mapping[str, tuple[Any, ...]] | None = None,
+    ignored: str = "",
+    **defaults: Any,
+) -> Family:
+    fields = dict.fromkeys(required.split(), REQUIRED) | dict.fromkeys((optional + " " + also).split())
+    schema = Schema(
+        (kind,), _TYPES, fields, {"hidden_act": ("silu",)} if fixed is None else fixed,
+        frozenset({"layer_types", "transformers.js_config", "is_decoder", *ignored.split()}),
+    )  # fmt: skip
+    return Family(schema, defaults, blocks or {}, more)
+
+
+def _layout(architecture: str, **names: str) -> Layout:
+    return Layout(_LLAMA_NAMES | names, architecture=architecture)
+
+
+def _gemma(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "embedding_scale": math.sqrt(fields["hidden_size"]),
+        "scale": fields["query_pre_attn_scalar"] ** -0.5,
+        "softcap": fields.get("attn_logit_softcapping") or 0.0,
+        "logit_softcap": fields.get("final_logit_softcapping") or 0.0,
+    }
+
+
+def _moe(fields: Mapping[str, Any]) -> dict[str, Any]:
+    step, layers = fields.get("decoder_sparse_step") or 1, fields["num_hidden_layers"]
+    return {
+        "experts": fields["num_experts"],
+        "top_k": fields["num_experts_per_tok"],
+        "expert_inner": fields.get("moe_intermediate_size") or fields["intermediate_size"],
+        "shared_inner": fields.get("shared_expert_intermediate_size"),
+        "normalised": fields.get("norm_topk_prob", True) is True,
+        "dense_layers": frozenset(number for number in range(layers) if (number + 1) % step),
+    }
+
+
+def _neox(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "parallel": fields["use_parallel_residual"] is not False,
+        "biases": "qkvo" if fields["attention_bias"] else "",
+        **_activation(fields, "hidden_act"),
+    }
+
+
+def _activation(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    supported = [each for each in ACTIVATIONS if each != "silu"]
+    value = fields[name]
+    require(value in supported, f"{name} is {value!r:.80}; supported is {' or '.join(supported)}")
+    return {"activation": ACTIVATIONS[value]}
+
+
+_GEMMA = {"norm": "rms1", "activation": "tanh", "post_norms": True}
+_GEMMA_FIELDS = (
+    "sliding_window sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping"
+)
+_GEMMA_NAMES = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_GEMMA_ACT = {"hidden_activation": ("gelu_pytorch_tanh",), "hidden_act": ("gelu_pytorch_tanh",)}
+_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+_MOE_NAMES = {
+    "ffn_gate_inp": "mlp.gate",
+    **{f"ffn_{part}_exps": f"mlp.experts.{{}}.{part}_proj" for part in ("gate", "up", "down")},
+    **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+_MOE_FIELDS = "num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step "
+_MOE_FIXED = {"hidden_act": ("silu",), "use_sliding_window": (False,), "mlp_only_layers": ([],)}
+_MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise sliding_window max_window_layers"
+_WINDOW = " sliding_window use_sliding_window max_window_layers"
+
+GPT2 = {
+    "norm": "layer",
+    "gated": False,
+    "fused": True,
+    "learnt_positions": True,
+    "biases": "qkvo",
+    "mlp_biases": True,
+    "activation": "tanh",
+    "layout": Layout(
+        {
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+            "attn_norm": "ln_1",
+            "ffn_norm": "ln_2",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+        "transformer.h",
+        "gpt2",
+        transposed=True,
+    ),
+}
+"""The blocks of GPT-2."""
+
+FAMILIES = {
+    "llama": _family(
+        "llama", also="mlp_bias", ignored="is_llama_config max_window_layers",
+        fixed={
+            "hidden_act": ("silu",), "pretraining_tp": (1,), "use_mrope": (False,), "rope_interleaved": (False,),
+            "sliding_window": (None,), "use_sliding_window": (False,),
+        },
+    ),
+    "mistral": _family(
+        "mistral", also=_WINDOW, num_key_value_heads=8, max_position_embeddings=131_072, sliding_window=4096
+    ),
+    "qwen2": _family(
+        "qwen2", {"biases": "qkv", "layout": _layout("qwen2")}, also=_WINDOW, max_position_embeddings=32_768,
+        fixed={"hidden_act": ("silu",), "use_mrope": (False,)}, max_window_layers=28, use_sliding_window=False,
+        sliding_window=4096,
+    ),
+    "qwen3": _family(
+        "qwen3", {"head_norms": True, "layout": _layout("qwen3", **_NORMS)}, also=_WINDOW, head_dim=128,
+        max_position_embeddings=32_768, max_window_layers=28, use_sliding_window=False, sliding_window=4096,
+    ),
+    "gemma2": _family(
+        "gemma2", {**_GEMMA, "layout": _layout("gemma2", **_GEMMA_NAMES)}, _gemma,
+        also=_GEMMA_FIELDS,
+        fixed={**_GEMMA_ACT, "use_bidirectional_attention": (False, None)}, ignored="cache_implementation",
+        num_key_value_heads=4, head_dim=256, max_position_embeddings=8192, tie_word_embeddings=True,
+        query_pre_attn_scalar=256, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
+        sliding_window_pattern=2,
+    ),
+    "gemma3_text": _family(
+        "gemma3_text", {**_GEMMA, "head_norms": True, "layout": _layout("gemma3", **_GEMMA_NAMES, **_NORMS)}, _gemma,
+        also=_GEMMA_FIELDS + " rope_local_base_freq",
+        fixed={**_GEMMA_ACT, "use_bidirectional_attention": (False, None)}, ignored="cache_implementation",
+        num_key_value_heads=4, head_dim=256, max_position_embeddings=131_072, tie_word_embeddings=True,
+        query_pre_attn_scalar=256, sliding_window=4096, sliding_window_pattern=6, rope_theta=1_000_000.0,
+        rope_local_base_freq=10_000.0,
+    ),
+    "phi3": _family(
+        "phi3",
+        {"fused": True, "layout": _layout("phi3", attn_qkv="self_attn.qkv_proj", ffn_up="mlp.gate_up_proj")},
+        also="original_max_position_embeddings sliding_window partial_rotary_factor", ignored="embd_pdrop resid_pdrop",
+        max_position_embeddings=4096, original_max_position_embeddings=4096, rms_norm_eps=1e-5,
+    ),
+    "gpt2": _family(
+        "gpt2", GPT2, lambda fields: _activation(fields, "activation_function"),
+        required="vocab_size n_positions n_embd n_layer n_head",
+        optional="n_inner layer_norm_epsilon activation_function tie_word_embeddings",
+        fixed={
+            "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,),
+            "add_cross_attention": (False,),
+            "is_encoder_decoder": (False,),
+        },
+        ignored="n_ctx resid_pdrop embd_pdrop attn_pdrop summary_type summary_use_proj summary_activation "
+        "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn gradient_checkpointing",
+        layer_norm_epsilon=1e-5, activation_function="gelu_new", tie_word_embeddings=True,
+    ),
+    "gpt_neox": _family(
+        "gpt_neox",
+        {
+            "norm": "layer", "gated": False, "fused": True, "mlp_biases": True,
+            "layout": Layout(
+                {
+                    "token_embd": "gpt_neox.embed_in",
+                    "output_norm": "gpt_neox.final_layer_norm",
+                    "output": "embed_out",
+                    "attn_norm": "input_layernorm",
+                    "ffn_norm": "post_attention_layernorm",
+                    "attn_qkv": "attention.query_key_value",
+                    "attn_output": "attention.dense",
+                    "ffn_up": "mlp.dense_h_to_4h",
+                    "ffn_down": "mlp.dense_4h_to_h",
+                },
+                "gpt_neox.layers", "gptneox", interleaved=True,
+            ),
+        },
+        _neox,
+        optional="max_position_embeddings layer_norm_eps hidden_act rope_theta rotary_emb_base rotary_pct "
+        "attention_bias tie_word_embeddings use_parallel_residual rope_scaling rope_parameters",
+        fixed={}, ignored="hidden_dropout classifier_dropout",
+        layer_norm_eps=1e-5, hidden_act="gelu", attention_bias=True, rotary_pct=0.25,
+    ),
+    "mixtral": _family(
+        "mixtral",
+        {
+            "layout": Layout(
+                _LLAMA_NAMES
+                | {"ffn_gate_inp": "block_sparse_moe.gate"}
+                | {
+                    f"ffn_{part}_exps": f"block_sparse_moe.experts.{{}}.{name}"
+                    for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))
+                },
+                permuted=True,
+            )
+        },
+        _moe, also="num_local_experts num_experts_per_tok sliding_window", ignored=_MOE_IGNORED,
+        num_key_value_heads=8, max_position_embeddings=131_072, rms_norm_eps=1e-5, rope_theta=1_000_000.0,
+        num_local_experts=8, num_experts_per_tok=2,
+    ),
+    "qwen2_moe": _family(
+        "qwen2_moe", {"biases": "qkv", "layout": _layout("qwen2moe", **_MOE_NAMES)}, _moe,
+        also=_MOE_FIELDS + "num_local_experts shared_expert_intermediate_size",
+        fixed=_MOE_FIXED | {"qkv_bias": (True,)}, ignored=_MOE_IGNORED,
+        max_position_embeddings=32_768, num_experts_per_tok=4, moe_intermediate_size=1408,
+        num_local_experts=60, shared_expert_intermediate_size=5632, norm_topk_prob=False,
+    ),
+    "qwen3_moe": _family(
+        "qwen3_moe", {"head_norms": True, "layout": _layout("qwen3moe", **_NORMS, **_MOE_NAMES)}, _moe,
+        also=_MOE_FIELDS + "num_local_experts", fixed=_MOE_FIXED, ignored=_MOE_IGNORED, num_key_value_heads=4,
+        num_local_experts=128, max_position_embeddings=32_768, num_experts_per_tok=8, moe_intermediate_size=768,
+        norm_topk_prob=False,
+    ),
+}  # fmt: skip
+"""The families by `model_type`."""
+
+
+# From fields to a Config
+
+
+def _values(
+    fields: dict[str, Any], content: Mapping[str, Any], family: Family, ignore: Collection[str]
+) -> dict[str, Any]:
+    """Return the values of a Config."""
+    for alias, name in _ALIASES.items():
+        fields[name] = fields.get(name) if fields.get(name) is not None else fields.get(alias)
+    heads, width, layers = (fields[n] for n in ("num_attention_heads", "hidden_size", "num_hidden_layers"))
+    require(
+        layers <= _config.MAX_LAYERS, f"num_hidden_layers is {layers}, but at most {_config.MAX_LAYERS} are supported"
+    )
+    has_size = fields.get("head_dim") is not None
+    require(has_size or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
+    size = fields["head_dim"] if has_size else width // heads
+    positions = fields["max_position_embeddings"] or 2048
+    rope = fields.get("rope_parameters")
+    windowed: Any = None
+    if isinstance(rope, Mapping) and "full_attention" in rope:  # for each kind of layers
+        windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
+        require(isinstance(windowed, Mapping) and isinstance(rope, Mapping), "rope_parameters lacks a kind of layers")
+        fields["rope_local_base_freq"] = windowed.get("rope_theta")
+        require({*windowed} <= {"rope_theta", "rope_type"}, f"rope_parameters of windows are {dict(windowed)!r:.200}")
+        fields["rope_parameters"] = rope
+    partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
+    partial = fields.get("partial_rotary_factor") if partial is None else partial
+    is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
+    require(is_part, f"partial_rotary_factor is {partial!r:.80}, not a part of {size} features")
+    rotary = None if partial in (None, 1) else int(size * partial)
+    theta, scaling = _rope(fields, positions, size if rotary is None else rotary)
+    values = {
+        "vocabulary": fields["vocab_size"],
+        "width": width,
+        "inner": fields["intermediate_size"] or 4 * width,
+        "layers": layers,
+        "heads": heads,
+        "kv_heads": fields.get("num_key_value_heads") or heads,
+        "size": size,
+        "positions": positions,
+        "epsilon": float(1e-6 if fields["rms_norm_eps"] is None else fields["rms_norm_eps"]),
+        "theta": theta,
+        "scaling": scaling,
+        "tied": bool(fields["tie_word_embeddings"]),
+        "biases": "qkvo" if fields.get("attention_bias") else "",
+        "mlp_biases": bool(fields.get("mlp_bias")),
+        "rotary": rotary,
+        "windows": _windows(fields, content.get("layer_types"), layers, ignore),
+        "local_theta": fields.get("rope_local_base_freq"),
+    }
+    return {**values, **family.blocks, **family.more(fields)}
+
+
+def _windows(fields: Mapping[str, Any], kinds: Any, layers: int, ignore: Collection[str]) -> tuple[int, ...] | None:
+    """Return the window of each layer, by `layer_types` or as older configurations have it."""
+    window = fields.get("sliding_window")
+    if "layer_types" in ignore:
+        kinds = None
+    if kinds is not None:
+        require(isinstance(kinds, list), f"layer_types is {kinds!r:.80}, not a list of names")
+        supported = ("full_attention", "sliding_attention")
+        unsupported = sorted({repr(kind)[:80] for kind in kinds if kind not in supported})
+        require(
+            not unsupported,
+            f"layer_types has {', '.join(unsupported[:5])}; supported is {' or '.join(map(repr, supported))}",
+        )
+        require(len(kinds) == layers, f"layer_types has {len(kinds)} names, but there are {layers} layers")
+        is_local = [kind == "sliding_attention" for kind in kinds]
+    elif pattern := fields.get("sliding_window_pattern"):
+        is_local = [(number + 1) % pattern != 0 for number in range(layers)]
+    else:
+        is_local = [number >= (fields.get("max_window_layers") or 0) for number in range(layers)]
+    if not window or fields.get("use_sliding_window", True) is False or not any(is_local):
+        return None
+    return tuple(window if local else 0 for local in is_local)
+
+
+_ROPE = {
+    "default": ((), ()),
+    "linear": (("factor",), ()),
+    "llama3": (("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"), ()),
+    "yarn": (
+        ("factor", "original_max_position_embeddings"),
+        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    ),
+    "longrope": (
+        ("short_factor", "long_factor", "original_max_position_embeddings"), ("factor", "attention_factor")
+    ),
+}  # fmt: skip
+"""The ways to scale rotary angles, with their parameters: those that are needed, and others."""
+
+
+def _rope(fields: Mapping[str, Any], positions: int, rotated: int) -> tuple[float, dict[str, Any] | None]:
+    """Return the base of the rotary angles and their scaling. Newer configurations have both in `rope_parameters`."""
+    rope = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+    require(isinstance(rope, Mapping), f"the scaling of rotary angles is {rope!r:.80}, not an object of fields")
+    rope = {name: value for name, value in rope.items() if name != "partial_rotary_factor"}
+    theta = rope.pop("rope_theta", fields.get("rope_theta"))
+    theta = 10000.0 if theta is None else theta
+    kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
+    rope.pop("type", None)
+    kind = "longrope" if kind == "su" else kind
+    parameters = _ROPE.get(kind) if isinstance(kind, str) else None
+    require(parameters is not None, f"rope_type is {kind!r:.80}; supported is {', '.join(map(repr, _ROPE))}")
+    assert parameters is not None
+    require(type(theta) in (int, float) and 1 < theta < math.inf, f"rope_theta is {theta!r:.80}, not a number above 1")
+    names, others = parameters
+    if kind in ("yarn", "longrope"):
+        rope.setdefault("original_max_position_embeddings", fields.get("original_max_position_embeddings") or positions)
+        if kind == "longrope":
+            rope.setdefault("factor", positions / rope["original_max_position_embeddings"])
+        rope = {name: value for name, value in rope.items() if value is not None}
+    require({*names} <= {*rope} <= {*names, *others}, f"rope of type {kind!r} has {sorted(rope)}, not {sorted(names)}")
+    numbers = [value for name, value in rope.items() if name not in ("short_factor", "long_factor", "truncate")]
+    factors = [rope[name] for name in ("short_factor", "long_factor") if name in rope]
+    is_valid = all(isinstance(each, (list, tuple)) and len(each) == rotated // 2 for each in factors)
+    require(is_valid, f"short_factor and long_factor must have {rotated // 2} numbers each")
+    is_valid = all(
+        type(v) in (int, float) and 0 < v < math.inf for v in (*numbers, *(v for each in factors for v in each))
+    )
+    require(is_valid, f"rope of type {kind!r} has {rope!r:.200}, not numbers above 0")
+    require(rope.get("original_max_position_embeddings", 2) >= 2, "original_max_position_embeddings must be 2 or more")
+    require(
+        kind != "llama3" or rope["low_freq_factor"] < rope["high_freq_factor"],
+        "low_freq_factor must be less than high_freq_factor",
+    )
+    return float(theta), {"rope_type": kind, **rope} if kind != "default" else None
