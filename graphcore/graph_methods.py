@@ -277,7 +277,8 @@ def to_onnx(
         opset: The opset of ONNX, from 17 to 28; by default the oldest in which all operators have the same meaning.
         ir_version: The version of the file format, by default that of the opset.
         runtime: The release of onnxruntime that will run the model, such as "1.20". It determines `opset` and
-            `ir_version`; an explicit `opset` must be supported by it.
+            `ir_version`; an explicit `opset` must be supported by it. "installed" is the installed one on this
+            processor, whose products of bytes are faster in forms that are inexact on other processors.
         io_dtype: The dtype of every float input, output and buffer of the file, under the same names: "float32",
             "float16", "bfloat16" or "float64". Casts inside convert to and from their own dtypes, so that results are
             the same. Sequences, optionals and other dtypes are unchanged. By default each has its own dtype.
@@ -563,9 +564,7 @@ def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: 
 
     Raises `SymbolError` with a suggestion for an unsupported ufunc or argument, and the errors of the op.
     """
-    from graphcore.array_api._numpy_functions import call_ufunc  # not needed for most graphs
-
-    return call_ufunc(ufunc, how, inputs, options)
+    return _numpy_functions().call_ufunc(ufunc, how, inputs, options)
 
 
 @method(Symbol, "__array_function__")
@@ -574,9 +573,13 @@ def array_function(self: Symbol, function: Any, types: Any, arguments: tuple[Any
 
     Raises `SymbolError` with a suggestion for an unsupported function or argument.
     """
-    from graphcore.array_api._numpy_functions import call_function  # not needed for most graphs
+    return _numpy_functions().call_function(function, arguments, named)
 
-    return call_function(function, arguments, named)
+
+def _numpy_functions() -> ModuleType:
+    from graphcore.array_api import _numpy_functions  # not needed for most graphs
+
+    return _numpy_functions
 
 
 @method(Symbol)

@@ -34,6 +34,9 @@ from graphcore.types.dtypes import DType
 EXTERNAL_ABOVE = 1 << 30
 """Weights and constants of more bytes go to a file of their own."""
 
+INSTALLED = "installed"
+"""The value of `runtime` for the installed release on this processor."""
+
 _ALIGNMENT = 4096  # so that pages of the file can be mapped
 _PIECE = 1 << 24  # bytes that are written between two reports of progress
 _MIN_EXTERNAL_BYTES = 1024  # bytes below which a tensor stays in the model
@@ -80,13 +83,24 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
         raise GraphError(
             f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
         )
-    versions = file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
+    versions = _versions(options)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
     if options.io_dtype is not None:
         graph = with_io_dtype(graph, options.io_dtype)
     result = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, versions)
     return WrittenGraph(*result)
+
+
+def _versions(options: Options) -> file_versions.Versions:
+    """Return the versions for the options; "installed" is the installed release on this processor."""
+    if options.runtime != INSTALLED:
+        return file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
+    from graphcore.runtime.ort import release  # imports onnxruntime, which other files do not need
+
+    version = release.runtime().version
+    versions = file_versions.choose_versions(options.target, options.opset, options.ir_version, version)
+    return replace(versions, runtime=replace(versions.runtime, saturates=release.saturates))
 
 
 def lowered(graph: Graph, target: TargetName, precision: Precision | None = "exact") -> Graph:

@@ -153,6 +153,11 @@ def _legalise(summary: Summary, lowering: LoweringRun) -> Graph:
     return legalise(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None)
 
 
+def _has_slow_weights(summary: Summary, lowering: LoweringRun) -> bool:
+    rules = lowering.rules
+    return lowering.optimize == "all" and rules.target.is_host and rules.decomposes and not rules.runtime.saturates()
+
+
 def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
     if not lowering.rules.target.packs_weights:
         return None
@@ -268,6 +273,12 @@ LEGALISING: tuple[Pass, ...] = (
 
 FINISHING: tuple[Pass, ...] = (
     Pass(
+        "unsigned weights of bytes", 'optimize="all", a session on a processor without this trap',
+        "products with signed bytes take half the time", _has_slow_weights,
+        lambda summary, lowering: _if_changed(arithmetic.with_signed_weights(summary.graph), summary),
+        arithmetic.SIGNED_IS_FASTER,
+    ),
+    Pass(
         "switch by rows", 'optimize="all", a session, and a graph quantised for it',
         "products of 4 bits for few rows, of bytes for many",
         lambda summary, lowering: lowering.optimize == "all" and row_switch.is_wanted(summary.graph, summary.operators),
@@ -313,7 +324,7 @@ def lower(
         del lowering.trace[passes:]
         at_newest = replace(newest.runtime, is_fixed=True)
         return lower(graph, target, precision, inline=inline, runtime=at_newest, optimize=optimize, trace=trace)
-    if row_switch.NOTE in result.metadata:  # otherwise no pass applies
+    if row_switch.NOTE in result.metadata or not arithmetic.SIGNED_IS_FASTER.isdisjoint(summary.op_types):
         result = run(FINISHING, Summary(result), lowering).graph
     opset = lowering.rules.runtime.opset if lowering.rules.decomposes else OPSET
     if result.opsets.get("", OPSET) == opset:

@@ -117,3 +117,76 @@ def test_small_weights_stay_signed() -> None:
     lowered = gc.Graph.load(model).to_onnx()
     assert {t.data_type for t in lowered.graph.initializer} == {onnx.TensorProto.INT8}
     np.testing.assert_array_equal(results(model, fed)[1], A.astype(np.int32) @ (B // 2))
+
+
+# Unsigned weights become signed where products do not saturate
+
+MICROSOFT = "com.microsoft"
+
+
+def unsigned(kind: str, points: str) -> onnx.ModelProto:
+    """Return a dynamic product with unsigned weights. points: "none", "one", "columns" or "fed" zero points."""
+    weights, steps = RNG.integers(0, 256, (64, 16)).astype(np.uint8), RNG.random(16).astype(np.float32) / 50
+    by_column = points == "columns"
+    constants = {"w": weights, "s": steps if by_column else steps[0], "wz": weights[0] if by_column else weights[0, 0]}
+    zero = [] if points == "none" else ["wz"]
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["a", "as", "az"])]
+    if kind == "MatMulInteger":
+        nodes += [helper.make_node(kind, ["a", "w", "az", *zero], ["i"]), helper.make_node("Cast", ["i"], ["y"], to=1)]
+    elif kind == "MatMulIntegerToFloat":
+        nodes += [helper.make_node(kind, ["a", "w", "as", "s", "az", *zero], ["y"], domain=MICROSOFT)]
+    else:
+        nodes = [helper.make_node(kind, ["x", "w", "s", *zero], ["y"], domain=MICROSOFT)]
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 64])]
+    if points == "fed":
+        inputs.append(helper.make_tensor_value_info("wz", onnx.TensorProto.UINT8, []))
+    results = [numpy_helper.from_array(v, k) for k, v in constants.items() if points != "fed" or k != "wz"]
+    output = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "product", inputs, [output], results)
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+
+def weight_dtype(graph: gc.Graph) -> gc.DType:
+    (dtype,) = {
+        s.dtype for n in graph.nodes for s in n.inputs if s is not None and s.shape.is_ranked and s.shape == (64, 16)
+    }
+    return dtype
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("points", ["none", "one", "columns"])
+@pytest.mark.parametrize("kind", ["MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"])
+def test_unsigned_weights_become_signed_with_the_same_bits(
+    kind: str, points: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = unsigned(kind, points)
+    plain = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    loaded = gc.InferenceSession().load(model)
+    for rows in (1, 5, 33):
+        x = RNG.standard_normal((rows, 64)).astype(np.float32)
+        assert loaded(x)[0].tobytes() == plain.run(None, {"x": x})[0].tobytes()
+    graph = gc.Graph.load(model)
+    for saturates, dtype in ((False, gc.DType.int8), (True, gc.DType.uint8)):
+        runtime = replace(release.runtime(), saturates=lambda: saturates)  # noqa: B023 - called in this round
+        assert weight_dtype(lower(graph, "cpu", None, runtime=runtime, optimize="all")) is dtype
+    assert weight_dtype(graph) is gc.DType.uint8
+
+
+def test_unsigned_weights_stay_where_a_call_has_their_zero_point() -> None:
+    graph = gc.Graph.load(unsigned("MatMulIntegerToFloat", "fed"))
+    runtime = replace(release.runtime(), saturates=lambda: False)
+    assert weight_dtype(lower(graph, "cpu", None, runtime=runtime, optimize="all")) is gc.DType.uint8
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+def test_file_for_this_processor_has_the_weights_of_its_sessions(
+    saturates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "saturates", lambda: saturates)
+    graph = gc.Graph("g", {"x": gc.TensorType("float32", ["n", 64])})
+    graph.output(y=graph["x"] @ graph.weight("w", RNG.standard_normal((64, 16)).astype(np.float32)))
+    quantized, _ = gc.quantize(graph, "int8_dynamic", min_elements=1)
+    for runtime, signed in (("installed", not saturates), (None, False)):
+        (weight,) = [t for t in quantized.to_onnx(runtime=runtime).graph.initializer if len(t.dims) == 2]
+        assert (weight.data_type == onnx.TensorProto.INT8) is signed

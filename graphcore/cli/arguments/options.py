@@ -276,7 +276,9 @@ def _add_versions(parser: argparse.ArgumentParser) -> None:
         "--ir-version", type=int, metavar="N", help="the IR version of OUT (the one that matches the opset)"
     )
     parser.add_argument(
-        "--runtime", metavar="RELEASE", help="the release of onnxruntime that must run OUT, such as 1.20"
+        "--runtime",
+        metavar="RELEASE",
+        help='the release of onnxruntime that must run OUT: 1.20, ... or "installed"',
     )
 
 
@@ -348,6 +350,9 @@ def add_quantize(commands: Commands) -> None:
     parser.add_argument("--accuracy-level", type=int, choices=(0, 4), help="0 is exact, 4 is faster (4)")
     parser.add_argument("--strict", action="store_true", help="fail if a selected layer cannot be quantised")
     parser.add_argument("--target", choices=TARGETS, default="cpu", help="where OUT will run (cpu)")
+    parser.add_argument(
+        "--for-this-cpu", action="store_true", help="write what is fastest on this processor, maybe inexact on others"
+    )
     parser.add_argument("--report", metavar="FILE", help="also write the rows of the report as JSON")
     add_json(parser)
     add_links(parser)

@@ -398,7 +398,8 @@ def quantize(args: argparse.Namespace) -> int:
             progress=advance,
         )
     with output.progress(f"writing {args.path}") as advance:
-        quantized.export(args.path, target=args.target, progress=advance)
+        here = "installed" if args.for_this_cpu else None
+        quantized.export(args.path, target=args.target, runtime=here, progress=advance)
     if args.report:
         output.write_text("quantize", args.report, output.json_text(report.as_dicts()) + "\n")
     size = os.path.getsize(args.path)

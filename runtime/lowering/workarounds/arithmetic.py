@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol, present
-from graphcore.ir.transform.walk import constant_array, node_of
+from graphcore.ir.transform import pickling, walk
+from graphcore.ir.transform.walk import constant_array, edit, node_of
 from graphcore.runtime.lowering.passes import (
     Pass,
     built_here,
@@ -322,7 +324,7 @@ def _saturates(node: Node, at: int) -> bool:
     return array is None or bool(array.size and (array.max() > widest or array.min() < -widest))
 
 
-def _flip_signs(graph: Graph, node: Node) -> None:
+def _flip_signs(graph: Graph, node: Node, is_flipped: Callable[[Node, int], bool] = _saturates) -> None:
     if node.op_type == "DequantizeLinear":
         places: Sequence[tuple[int, int, int | None]] = ((0, 2, 1),)
     else:
@@ -330,7 +332,7 @@ def _flip_signs(graph: Graph, node: Node) -> None:
     inputs: list[Symbol | None] = [*node.inputs]
     for at, zero_at, scale_at in places:
         weight = inputs[at]
-        if weight is None or not _saturates(node, at):
+        if weight is None or not is_flipped(node, at):
             continue
         inputs += [None] * (zero_at + 1 - len(inputs))
         zero, scale = inputs[zero_at], None if scale_at is None else inputs[scale_at]
@@ -370,3 +372,28 @@ SIGNED_WEIGHTS = node_workaround(
     is_of_processors=True,
     in_standard=True,
 )
+
+
+# Make unsigned weights of bytes signed where such products do not saturate: with equal sums, in half the time.
+
+SIGNED_IS_FASTER = frozenset({"DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"})
+"""Operators whose kernels take half the time with signed weights, on AVX512-VNNI."""
+
+
+def _is_unsigned(node: Node, at: int) -> bool:
+    """Return True for constant unsigned weights, with a zero point that is constant too."""
+    zeros = [node.inputs[zero] for weight, zero, _ in _places(node) if weight == at and zero < len(node.inputs)]
+    operands = (node.inputs[at], *(zero for zero in zeros if zero is not None))
+    return all(_dtype(s) is DType.uint8 and constant_array(s, weights=True, outer=True) is not None for s in operands)
+
+
+def with_signed_weights(graph: Graph) -> Graph:
+    """Return a graph whose products of unsigned bytes have signed weights; the same graph if it has none."""
+    nodes = [n for part in walk.parts(graph) for n in part.nodes if n.op_type in SIGNED_IS_FASTER]
+    if not any(_is_unsigned(node, at) for node in nodes for at, _, _ in _places(node)):
+        return graph
+    result = pickling.copied(graph)
+    for part in walk.parts(result):
+        nodes = [n for n in part.nodes if n.op_type in SIGNED_IS_FASTER]
+        edit(part, {id(node): partial(_flip_signs, part, node, _is_unsigned) for node in nodes})
+    return result
