@@ -84,17 +84,17 @@ def symbol_svg(symbol: Symbol) -> str:
 
 
 def graph_html(graph: Graph) -> str:
-    """Return the HTML of a graph for notebooks: a drawing, or the page in a frame that may only run scripts."""
+    """Return the HTML of a graph for notebooks: a drawing, or the page in a frame that runs scripts and saves files."""
     drawn = graph_svg(graph)
     if drawn is not None:
         return drawn
     try:
-        page = page_html(graph, PageOptions(targets=(), statistics=False, weight_bytes=0))
+        page = page_html(graph, PageOptions(targets=(), statistics=False, weight_bytes=1 << 16))
     except GraphcoreError as error:  # the page is not built in this checkout
         return f"{code(repr(graph))}<p>{escaped(error.summary)}</p>"
     source = page.replace("&", "&amp;").replace('"', "&quot;")
     look = 'width="100%" height="640" style="border:1px solid #8888"'
-    return f'<iframe sandbox="allow-scripts" {look} srcdoc="{source}"></iframe>'
+    return f'<iframe sandbox="allow-scripts allow-downloads" {look} srcdoc="{source}"></iframe>'
 
 
 def symbol_html(symbol: Symbol) -> str:

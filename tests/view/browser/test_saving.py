@@ -7,13 +7,15 @@ import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from graphcore import DType, Graph
+from graphcore import DType, Graph, TensorType, ops
 from graphcore.view.data import PageOptions, page_data
+from graphcore.view.notebook import graph_html
 from tests.support.browser import Opened
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies_data, small, small_data, unet_data
@@ -117,3 +119,33 @@ def test_weight_that_is_not_in_the_page_says_how_to_get_it(show: Show) -> None:
         assert "-1.0, -0.99902296" in opened.panel
         assert "graphcore view --weight-bytes" in opened.panel
         assert opened.page.locator("aside button:has-text('Save')").count() == 0
+
+
+def test_frame_of_a_notebook_saves_files(browser: Any, tmp_path: Path) -> None:
+    graph = Graph("notebook", {"x": TensorType("float32", [4])})
+    array = np.arange(4, dtype=np.float32)
+    y = graph["x"] + graph.weight("bias", array)
+    for _ in range(90):
+        y = ops.exp(y)
+    graph.output(y)
+    file = tmp_path / "notebook.html"
+    file.write_text(graph_html(graph))
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        frame = page.frame_locator("iframe")
+        frame.locator("html[data-ready]").wait_for(state="attached", timeout=60_000)
+        contents = {}
+        for label in ("Save SVG", "Save PNG", "Save .npy"):
+            if label == "Save .npy":
+                frame.locator("input[type=search]").fill("bias")
+                frame.locator("input[type=search]").press("Enter")
+            with page.expect_download() as download:
+                frame.locator(f"aside button:has-text('{label}')").click()
+            contents[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
+        assert ET.fromstring(contents["notebook.svg"]).tag == f"{SVG}svg"
+        assert contents["notebook.png"][:8] == b"\x89PNG\r\n\x1a\n"
+        np.testing.assert_array_equal(np.load(io.BytesIO(contents["bias.npy"])), array, strict=True)
+    finally:
+        context.close()

@@ -202,9 +202,7 @@ export class App {
     }
   }
 
-  /** Save a file. A frame of a notebook, which has no address, may not. */
   save(content: Blob, title: string, ending: string): void {
-    if (location.protocol === "about:") return this.say("A page in a frame cannot save files: open it with graph.view().");
     download(content, `${plain(title, 80)}${ending}`);
   }
 
