@@ -10,18 +10,11 @@ import numpy as np
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs
+from graphcore.ir.transform.walk import node_of
 from graphcore.operators import Trait, having
+from graphcore.passes.ranges import range_of
 from graphcore.passes.sweep import Sweep
-from graphcore.runtime.fusions.matching import (
-    bounds,
-    factor_of,
-    floats,
-    is_float32,
-    is_known,
-    node_of,
-    number_of,
-    vector,
-)
+from graphcore.runtime.fusions.matching import factor_of, floats, is_float32, is_known, number_of, vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -294,8 +287,8 @@ def is_mask(mask: Symbol, q: Symbol) -> bool:
 
 def is_finite(mask: Symbol) -> bool:
     """Return True if a mask is certainly nowhere -inf: for a row of -inf a softmax gives NaN, and the operator 0."""
-    interval = bounds(mask)
-    return interval is not None and interval[0] >= _LEAST
+    values = range_of(mask, weights=True)
+    return values is not None and not values.has_nan and values.least >= _LEAST
 
 
 def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:

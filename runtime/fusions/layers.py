@@ -12,9 +12,9 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.passes.sweep import LIMIT, Sweep
-from graphcore.runtime.fusions.matching import floats, is_float32, node_of, number_of
+from graphcore.runtime.fusions.matching import floats, is_float32, number_of
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

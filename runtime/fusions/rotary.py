@@ -7,9 +7,9 @@ import numpy as np
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.walk import constant_array
+from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.passes.sweep import Sweep
-from graphcore.runtime.fusions.matching import floats, is_float32, is_known, node_of, slice_of, vector
+from graphcore.runtime.fusions.matching import floats, is_float32, is_known, slice_of, vector
 from graphcore.types.dims import Dim
 
 _ELEMENTWISE = ("Cos", "Sin", "Cast", "Unsqueeze", "Identity", "Reshape")

@@ -1,9 +1,12 @@
-"""Ranges of floats that follow from the graph, so that casts to integers need no workaround."""
+"""Ranges of numbers that follow from the graph: casts to integers that need no workaround, masks without -inf."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-_MAX_DEPTH = 16
+_MAX_DEPTH = 32
 
 _FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
 
@@ -36,62 +39,78 @@ class ValueRange:
     has_nan: bool = False
 
 
-def range_of(symbol: Symbol | None, depth: int = 0) -> ValueRange | None:
-    """Return the range of a value; None if nothing is known. Weights can still change, so they have no range.
+_Of: TypeAlias = Callable[[Symbol | None], ValueRange | None]
+"""Returns the range of an operand."""
+
+
+def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) -> ValueRange | None:
+    """Return the range of a value; None if nothing is known, or it may be infinite.
 
     The range of a step grows by the rounding error of its results, unless its bounds are representable in the dtype:
-    then rounding does not cross them.
+    then rounding does not cross them. weights: also of weights, which can still change, and constants of outer graphs.
     """
     if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
     dtype = symbol.dtype
-    array = constant_array(symbol)
-    if array is not None:
-        if not array.size or dtype not in _FLOATS or not np.isfinite(values := array.astype(np.float64)).all():
+    array = constant_array(symbol, weights=weights, outer=weights)
+    if array is not None and (dtype in _FLOATS or weights):
+        if not array.size or array.dtype == object or not np.isfinite(values := array.astype(np.float64)).all():
             return None
         return ValueRange(float(values.min()), float(values.max()))
     if dtype is DType.bool:
         return ValueRange(0.0, 1.0)
-    if dtype.is_integer:
-        return ValueRange(float(dtype.min), float(dtype.max))
-    node = symbol.producer
-    if not isinstance(node, Node) or node.domain or dtype not in _FLOATS:
+    if dtype not in _FLOATS and not dtype.is_integer:
         return None
-    bounds = _computed(node, dtype, depth + 1)
-    return None if bounds is None else _rounded(bounds, dtype, node.op_type in _BOUNDED)
+    node, bounds = symbol.producer, None
+    if isinstance(node, Node) and not node.domain:
+        bounds = _computed(node, dtype, partial(range_of, depth=depth + 1, weights=weights))
+    if dtype.is_integer:
+        least, largest = float(dtype.min), float(dtype.max)
+        is_within = bounds is not None and not bounds.has_nan and least <= bounds.least and bounds.largest <= largest
+        return bounds if is_within else ValueRange(least, largest)
+    return None if bounds is None else _rounded(bounds, dtype, isinstance(node, Node) and node.op_type in _BOUNDED)
 
 
-def _computed(node: Node, dtype: DType, depth: int) -> ValueRange | None:
+def _computed(node: Node, dtype: DType, of: _Of) -> ValueRange | None:
     op_type, inputs = node.op_type, node.inputs
     if op_type in _BOUNDED:
         return ValueRange(*_BOUNDED[op_type], has_nan=True)
     if op_type == "Clip":
-        return _clipped(node, depth)
-    if op_type in _MOVES:
-        return range_of(inputs[0], depth)
+        return _clipped(node, of)
+    if op_type in _MOVES or (op_type == "Resize" and _is_mean(node)):
+        return of(inputs[0])
+    if op_type == "ConstantOfShape":
+        value = float(np.asarray(node.attributes.get("value", 0.0)).reshape(-1)[0])
+        return ValueRange(value, value) if math.isfinite(value) else None
     if op_type == "BitCast":
         same = inputs[0] is not None and inputs[0].dtype is dtype
-        return range_of(inputs[0], depth) if same else None
+        return of(inputs[0]) if same else None
     if op_type in ("Cast", "Floor", "Ceil", "Round", "Relu", "Abs", "Neg"):
-        bounds = range_of(inputs[0], depth)
+        bounds = of(inputs[0])
         return None if bounds is None else _of_one(op_type, bounds)
     if op_type == "Where":
-        return _joined([range_of(s, depth) for s in inputs[1:]])
+        return _joined([*map(of, inputs[1:])])
     if op_type not in _SUMS:
         return None
-    ranges = [range_of(s, depth) for s in inputs]
+    ranges = [*map(of, inputs)]
     if op_type == "Concat":
         return _joined(ranges)
     return _of_many(op_type, ranges)
 
 
-def _clipped(node: Node, depth: int) -> ValueRange | None:
+def _is_mean(node: Node) -> bool:
+    """Return True if a Resize gives means of elements with weights that are not negative."""
+    crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
+    return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
+
+
+def _clipped(node: Node, of: _Of) -> ValueRange | None:
     """Return the range after a Clip with constant limits; NaN stays NaN."""
-    limits = [range_of(s, depth) for s in node.inputs[1:]]
+    limits = [*map(of, node.inputs[1:])]
     if len(limits) != 2 or limits[0] is None or limits[1] is None:
         return None
     low, high = limits[0].least, limits[1].largest
-    operand_range = range_of(node.inputs[0], depth)
+    operand_range = of(node.inputs[0])
     return ValueRange(min(low, high), high, has_nan=operand_range is None or operand_range.has_nan)
 
 
