@@ -254,10 +254,8 @@ class Deadlines:
 
     def _watch(self) -> None:
         while (request := self._next()) is not None:
-            try:
+            with _survived():
                 self._expire(request)
-            except BaseException:
-                logging.getLogger("concurrent.futures").exception("a callback of a request ended")
             del request
 
     def _next(self) -> Any:

@@ -11,7 +11,7 @@ import math
 import operator
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from numbers import Integral
 from typing import Any, SupportsIndex, final
 
@@ -155,6 +155,10 @@ class Dim(Immutable):
                 replacements[name] = _argument(value)
                 _check_size(name, replacements[name].value)
         return _substituted(self, replacements) if replacements else self
+
+    def depends_on(self, names: Container[str]) -> bool:
+        """Return True if sizes of these names determine the size of the dim."""
+        return not self.is_dynamic and all(name in names for name in self.parameters)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """Return the size of the dim for sizes of its names.

@@ -55,7 +55,7 @@ class ModelBuffer:
         initial, dtype = self.declaration.initial, self.type.dtype
         if initial is not None and initial.ndim:
             return initial
-        shape = [dim.evaluate(sizes) if _is_known(dim, sizes) else 0 for dim in self.type.shape]
+        shape = [dim.evaluate(sizes) if dim.depends_on(sizes) else 0 for dim in self.type.shape]
         if initial is None and dtype is not DType.string:
             return memory.zeros(shape, dtype.numpy) if self.in_place else np.zeros(shape, dtype.numpy)
         return np.full(shape, "" if initial is None else initial[()], dtype.numpy)
@@ -101,10 +101,6 @@ def without(types: Mapping[str, Type], names: Iterable[str | None]) -> dict[str,
     """Return the types without these names."""
     excluded = {*names}
     return {name: type_ for name, type_ in types.items() if name not in excluded}
-
-
-def _is_known(dim: Any, sizes: Mapping[str, int]) -> bool:
-    return not dim.is_dynamic and bool(dim.parameters <= sizes.keys())
 
 
 class Runner(Protocol):

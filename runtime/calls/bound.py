@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.transport_dtypes import PLAIN, from_value, to_ort, unpaired
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
@@ -198,13 +198,8 @@ class Bound:
         return escaped(f"<Bound {self.name}({inputs}) -> {', '.join(self._outputs)}>")
 
     def _slot(self, name: str, type_: TensorType, shape: Sequence[int]) -> Slot:
-        try:
+        with _enough_memory(self.name, name, type_, shape):
             return Slot(shape, type_.dtype.storage)
-        except (MemoryError, ValueError):  # NumPy raises a ValueError for a size beyond any array
-            raise ResourceLimitError(
-                f"bind: {self.name}: there is not enough memory for {name}, {type_.dtype}{list(shape)}",
-                help="bind smaller shapes",
-            ) from None
 
     def _fill(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> None:
         targets = self._targets
@@ -403,18 +398,25 @@ def _fail_unknown(name: str, input_: str, type_: TensorType, known_sizes: Mappin
 
 
 def _zeros(name: str, input_: str, type_: TensorType, shape: Sequence[int]) -> Array:
-    try:
+    with _enough_memory(name, input_, type_, shape):
         return np.zeros(shape, type_.dtype.storage.numpy)
-    except (MemoryError, ValueError):
+
+
+@contextlib.contextmanager
+def _enough_memory(model: str, value: str, type_: TensorType, shape: Sequence[int]) -> Iterator[None]:
+    """Raise `ResourceLimitError` if there is not enough memory for an array."""
+    try:
+        yield
+    except (MemoryError, ValueError):  # NumPy raises a ValueError for a size beyond any array
         raise ResourceLimitError(
-            f"bind: {name}: there is not enough memory for {input_}, {type_.dtype}{list(shape)}",
+            f"bind: {model}: there is not enough memory for {value}, {type_.dtype}{list(shape)}",
             help="bind smaller shapes",
         ) from None
 
 
 def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     """Return the stored shape as numbers, with the axis of digits or parts; None if it is only known at run time."""
-    if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
+    if not type_.shape.is_ranked or not all(dim.depends_on(sizes) for dim in type_.shape):
         return None
     return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.storage_axis(type_.dtype))
 
@@ -422,10 +424,6 @@ def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | Non
 def _semantic_shape(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the semantic shape of a value from its stored shape."""
     return shape[:-1] if has_storage_axis(type_.dtype) else shape
-
-
-def _is_known(dim: Dim, sizes: Mapping[str, int]) -> bool:
-    return not dim.is_dynamic and bool(dim.parameters <= sizes.keys())
 
 
 def _tensors(types: Mapping[str, Type]) -> list[tuple[str, TensorType]]:

@@ -12,8 +12,8 @@ import numpy as np
 from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol, root_of
-from graphcore.ir.transform.walk import mark_of, marked, walk
+from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
+from graphcore.ir.transform.walk import mark_of, marked, node_of, walk
 from graphcore.runtime.calls.feeds import summary
 from graphcore.runtime.ort import python_ops
 from graphcore.support.source_lines import Line
@@ -111,20 +111,13 @@ def _rebind_failed(model: str, check: str, code: int, feed: Mapping[str, Any], g
 def _checked_tensors(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]]:
     """Yield the tensors before and after the check of that name, which has a prefix inside a body or a call."""
     for node in walk(graph):
-        if node.op_type != "Squeeze" or node.inputs[0] is None:
+        apart = node_of(node.inputs[0], "Unsqueeze") if node.op_type == "Squeeze" else None
+        place = None if apart is None else node_of(apart.inputs[1], "Shape")
+        if apart is None or place is None or apart.inputs[0] is None:
             continue
-        apart = node.inputs[0].producer
-        if not isinstance(apart, Node) or apart.op_type != "Unsqueeze" or apart.inputs[0] is None:
-            continue
-        place = apart.inputs[1].producer if apart.inputs[1] is not None else None
-        if isinstance(place, Node) and place.op_type == "Shape" and place.inputs[0] is not None:
-            given_name = place.inputs[0].given_name
-            if (
-                given_name is not None
-                and SIZE_CHECK in given_name
-                and (check == given_name or check.endswith(f"/{given_name}"))
-            ):
-                yield apart.inputs[0], node.outputs[0]
+        given_name = present(place.inputs[0]).given_name or ""
+        if SIZE_CHECK in given_name and (check == given_name or check.endswith(f"/{given_name}")):
+            yield apart.inputs[0], node.outputs[0]
 
 
 def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:

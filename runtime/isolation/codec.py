@@ -293,10 +293,8 @@ def _type_to_json(type_: Type) -> list[Any]:
     if isinstance(type_, TensorType):
         dims = [_dim_of(dim) for dim in type_.shape] if type_.shape.is_ranked else None
         return ["tensor", type_.dtype.name, dims, type_.ambiguous]
-    if isinstance(type_, SequenceType):
-        return ["sequence", _type_to_json(type_.element)]
-    if isinstance(type_, OptionalType):
-        return ["optional", _type_to_json(type_.element)]
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return ["sequence" if isinstance(type_, SequenceType) else "optional", _type_to_json(type_.element)]
     return ["opaque", type_.name, type_.onnx.hex()]
 
 
@@ -334,12 +332,9 @@ def _type(description: Any, depth: int, deadline: float) -> Type:
             raise ValueError(f"{len(dims)} dims")
         shape = Shape.unknown() if dims is None else Shape(_dim(dim, deadline) for dim in dims)
         return TensorType(dtype, shape, ambiguous=bool(is_ambiguous))
-    if kind == "sequence":
+    if kind in ("sequence", "optional"):
         (element,) = rest
-        return SequenceType(_type(element, depth + 1, deadline))
-    if kind == "optional":
-        (element,) = rest
-        return OptionalType(_type(element, depth + 1, deadline))
+        return (SequenceType if kind == "sequence" else OptionalType)(_type(element, depth + 1, deadline))
     if kind == "opaque":
         name, onnx = rest
         return OpaqueType(_name(name), bytes.fromhex(onnx))

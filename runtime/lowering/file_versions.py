@@ -70,16 +70,14 @@ def choose_versions(
     target: TargetName, opset: int | None = None, ir_version: int | None = None, runtime: str | None = None
 ) -> Versions:
     """Return the versions for export options. Raises `GraphError` for versions that no table has."""
-    if opset is not None and not _is_within(opset, OLDEST_OPSET, NEWEST_OPSET):
-        raise GraphError(
-            f"export: opset must be {OLDEST_OPSET} to {NEWEST_OPSET}, got {opset!r}",
-            help="omit opset= for the oldest that has all operators of the graph",
-        )
-    if ir_version is not None and not _is_within(ir_version, OLDEST_IR, IR_OF_OPSET[NEWEST_OPSET]):
-        raise GraphError(
-            f"export: ir_version must be {OLDEST_IR} to {IR_OF_OPSET[NEWEST_OPSET]}, got {ir_version!r}",
-            help="omit ir_version= for the one that belongs to the opset",
-        )
+    for option, value, first, last, otherwise in (
+        ("opset", opset, OLDEST_OPSET, NEWEST_OPSET, "oldest that has all operators of the graph"),
+        ("ir_version", ir_version, OLDEST_IR, IR_OF_OPSET[NEWEST_OPSET], "one that belongs to the opset"),
+    ):
+        if value is not None and not _is_within(value, first, last):
+            raise GraphError(
+                f"export: {option} must be {first} to {last}, got {value!r}", help=f"omit {option}= for the {otherwise}"
+            )
     lowered_for = replace(default(target) if runtime is None else _named(runtime), in_file=True)
     reader = f"onnxruntime {lowered_for.version}"
     newest_opset, newest_ir = NEWEST_OPSET, IR_OF_OPSET[NEWEST_OPSET]
@@ -88,16 +86,15 @@ def choose_versions(
         newest_opset, newest_ir = release.opset, release.ir
     elif TARGETS[target].table:
         reader, newest_opset, newest_ir = "some supported release of onnxruntime", lowered_for.opset, lowered_for.ir
-    if opset is not None and opset > newest_opset:
-        raise GraphError(
-            f"export: {reader} takes opset {newest_opset} at most, not {opset}",
-            help=f"pass opset={newest_opset} or less, or a newer runtime",
-        )
-    if ir_version is not None and ir_version > newest_ir:
-        raise GraphError(
-            f"export: {reader} takes version {newest_ir} of the file format at most, not {ir_version}",
-            help=f"pass ir_version={newest_ir} or less, or a newer runtime",
-        )
+    for option, value, newest, what in (
+        ("opset", opset, newest_opset, f"opset {newest_opset}"),
+        ("ir_version", ir_version, newest_ir, f"version {newest_ir} of the file format"),
+    ):
+        if value is not None and value > newest:
+            raise GraphError(
+                f"export: {reader} takes {what} at most, not {value}",
+                help=f"pass {option}={newest} or less, or a newer runtime",
+            )
     if opset is not None:
         has_kernels = bool(lowered_for.version or TARGETS[target].table)
         lowered_at = min(opset, OPSET) if has_kernels else opset

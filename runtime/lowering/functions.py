@@ -16,7 +16,7 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, Dims, definition_of,
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.ir.transform.walk import bodies
+from graphcore.passes.merging import readers
 from graphcore.runtime.lowering.dtypes import complex_numbers, integers, sequences, small_floats
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets import TARGETS
@@ -186,8 +186,10 @@ def _is_in_releases(node: Node, runtime: Runtime) -> bool:
     """Return True if the releases that the graph is lowered for have an operator of com.microsoft in this form."""
     if node.domain != "com.microsoft":
         return True
-    if node.op_type in _WITH_STATISTICS and in_force(STATISTICS, runtime) and any(map(_is_used, node.outputs[1:3])):
-        return False
+    if node.op_type in _WITH_STATISTICS and in_force(STATISTICS, runtime):
+        uses = readers(node.outputs[0].graph)
+        if any(s.id in uses for s in node.outputs[1:3]):
+            return False
     return table_of("cpu").takes(node.op_type, len(node.inputs), node.attributes, runtime)
 
 
@@ -195,16 +197,6 @@ STATISTICS = "mean and deviation of Skip*LayerNormalization"
 """A trap: kernels that silently omit these results."""
 
 _WITH_STATISTICS = frozenset({"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
-
-
-def _is_used(symbol: Symbol) -> bool:
-    """Return True if a Symbol is an output of its graph, or a node of the graph or of its bodies reads it."""
-    graph = symbol.graph
-    if any(symbol is output for output in graph.outputs) or any(
-        symbol is s for node in graph.nodes for s in node.inputs
-    ):
-        return True
-    return any(symbol.id in body.scope.captured for node in graph.nodes if node.attributes for body in bodies(node))
 
 
 def _wide(type_: Type | None) -> Type | None:

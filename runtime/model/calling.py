@@ -368,7 +368,7 @@ def _shape(type_: Type, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     """Return the shape of a type as numbers; None if it is only known at run time."""
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return None
-    if not all(not dim.is_dynamic and dim.parameters <= sizes.keys() for dim in type_.shape):
+    if not all(dim.depends_on(sizes) for dim in type_.shape):
         return None
     try:
         shape = tuple(dim.evaluate(sizes) for dim in type_.shape)

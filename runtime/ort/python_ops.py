@@ -337,9 +337,7 @@ def _check_result(value: Any, declared: TensorType, sizes: dict[str, int], posit
     if array.dtype != stored and not is_text:
         raise _Refusal(f"result {position} must be {declared}, got {array.dtype}{list(array.shape)}")
     if declared.shape.is_ranked:
-        dims = [
-            d.evaluate(sizes) if d.parameters <= sizes.keys() and not d.is_dynamic else None for d in declared.shape
-        ]
+        dims = [d.evaluate(sizes) if d.depends_on(sizes) else None for d in declared.shape]
         fits = len(dims) == array.ndim and all(k in (None, n) for k, n in zip(dims, array.shape, strict=True))
         if not fits:
             raise _Refusal(f"result {position} must be {declared}, got {array.dtype}{list(array.shape)}")

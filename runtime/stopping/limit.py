@@ -52,9 +52,9 @@ class Limit:
         """End the runs because the time is over."""
         self.end(self._timed_out)
 
-    def cancel(self, why: str = "", help: str = "") -> None:
+    def cancel(self, why: str = "") -> None:
         """End the runs. why: the message of their errors."""
-        self.end(lambda: RunCancelledError(why or f"{self.what}: the run was cancelled", help=help))
+        self.end(lambda: RunCancelledError(why or f"{self.what}: the run was cancelled"))
 
     def end(self, error: Callable[[], Exception]) -> None:
         """End the runs with an error, unless they have ended."""

@@ -24,7 +24,7 @@ from graphcore.runtime.lowering.targets.legality import kernels, legality
 from graphcore.runtime.lowering.targets.releases import default, table_of
 from graphcore.runtime.ort import options
 from graphcore.runtime.ort.openvino import session as openvino
-from graphcore.runtime.ort.openvino.session import can_widen, joined, widened
+from graphcore.runtime.ort.openvino.session import can_widen, joined
 from graphcore.runtime.ort.openvino.support import LIMIT, TAKEN, findings, without_checks
 from tools.kernel_probe import sweep as sweeping
 
@@ -172,7 +172,7 @@ def test_widened_graph_gives_the_same_in_float32() -> None:
     x = np.linspace(-1, 1, 4, dtype=np.float32)
     graph = Graph("named", {"x": floats(4)})
     graph.output(**dict(zip(("narrow", "full"), expression(graph["x"]), strict=True)))
-    wide = widened(graph)
+    wide = planned(graph, "fast").lowered
     assert {name: str(t) for name, t in wide.output_types.items()} == {"narrow": "float16[4]", "full": "float32[4]"}
     narrow, full = gc.InferenceSession().load(wide)(x)
     np.testing.assert_allclose(full, np.exp(x * 2) + np.arange(4, dtype=np.float32), rtol=1e-6)

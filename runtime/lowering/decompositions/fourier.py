@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,22 +69,16 @@ def inverse(b: Builder, call: OpCall) -> Replacement:
     if not call.attributes.get("inverse"):
         return None
     result = b.native(call.op, *call.inputs, dtype=_F64, shape=call.shape, **call.attributes)
-    factor = _factor(b, result, call.inputs)
+    factor = _factor(b, result, call)
     return result if factor is None else b.native("Div", result, factor, shape=call.shape)
 
 
-def _factor(b: Builder, result: Symbol, inputs: Sequence[Any]) -> Symbol | None:
+def _factor(b: Builder, result: Symbol, call: OpCall) -> Symbol | None:
     """Return the factor by which the result is wrong: n times 1 / n in float32. None if that is exactly 1."""
-    length, axis = (inputs[i] if i < len(inputs) else None for i in (1, 2))
-    position = -2 if axis is None else b.array_of(axis)
-    size = None
-    if length is not None:
-        size = b.array_of(length)
-    elif position is not None and result.shape.is_ranked and result.shape[int(position)].is_static:
-        size = int(result.shape[int(position)])
-    if size is not None:
-        n = int(size)
+    n = frame_length(b, call)
+    if n is not None:
         return None if not n & (n - 1) else b.scalar(n * float(np.float32(1) / np.float32(n)), _F64)
+    length, axis = _operands(call, 1, 2)
     if length is not None:
         count = b.native_cast(length, _I64)
     else:

@@ -9,6 +9,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
+from graphcore.runtime.lowering.decompositions.reductions import nan_along
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
 from graphcore.types.dims import Dim
@@ -235,10 +236,8 @@ def log_softmax(b: Builder, call: OpCall) -> Replacement:
     result = b.native(call.op, x, shape=call.shape, **call.attributes)
     axis = call.attributes.get("axis", -1)
     row = _shape([Dim(1) if i == axis % x.rank else d for i, d in enumerate(x.shape)])
-    unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
-    any_unknown = b.native("ReduceMax", unknown, b.vector([axis]), shape=row, keepdims=1)
-    condition = b.native_cast(any_unknown, DType.bool)
-    return b.native("Where", condition, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)
+    _, has_nan = nan_along(b, x, axis, row, keepdims=1)
+    return b.native("Where", has_nan, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)
 
 
 # Integers of 2 and 4 bits, and other dtypes that most kernels do not support.

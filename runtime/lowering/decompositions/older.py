@@ -163,9 +163,11 @@ def bitwise(b: Builder, call: OpCall) -> Replacement:
     mask = b.array_of(y)
     if call.op == "BitwiseXor" and mask is not None and mask.size and (_unsigned(mask, bits) == 1 << (bits - 1)).all():
         return b.cast(b.native("Add", wide, other, shape=shape), x.dtype)
-    low = _low_bits(mask, bits)
+    low, cleared = _low_bits(mask, bits), _low_bits(None if mask is None else ~mask, bits)
     if low is not None and low < 63:
-        both = b.native("Mod", wide, b.scalar(1 << low, _I64), dtype=_I64, shape=shape)
+        both = b.native("Mod", wide, b.scalar(1 << low, _I64), shape=shape)
+    elif cleared is not None and cleared < 63:
+        both = b.native("Sub", wide, b.native("Mod", wide, b.scalar(1 << cleared, _I64)), shape=shape)
     else:
         both = _and_of_bytes(b, wide, other, bits // 8, shape)
     if call.op != "BitwiseAnd":
@@ -239,8 +241,8 @@ def trap(op_type: str, dtype: DType) -> str:
 def rows_of_empty(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for an older release, each wrapped around the row of `table` for a newer one."""
     rows_by_key = einsum_rows(table)
-    rows_by_key.update({("TopK", dtype): top_k(table.get(("TopK", dtype))) for dtype in _SORTED})
-    rows_by_key.update({key: table.get(key, unique) for key in (("Unique", dtype) for dtype in _UNIQUE)})
+    rows_by_key.update({("TopK", dtype): along_axis(table.get(("TopK", dtype))) for dtype in _SORTED})
+    rows_by_key.update({("Unique", d): table.get(("Unique", d), along_axis(None)) for d in _UNIQUE})
     for op in ("ReduceMax", "ReduceMin"):
         dtypes = [d for d in EXTREMES if (op, d) != ("ReduceMax", DType.uint8)]  # 0 is correct there
         rows_by_key.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in dtypes})
@@ -297,41 +299,31 @@ def einsum(then: Decomposition | None) -> Decomposition:
     return decomposition
 
 
-def top_k(then: Decomposition | None) -> Decomposition:
-    """Compute TopK if an axis other than the sorted one may be empty. then: the decomposition of others."""
+def along_axis(then: Decomposition | None) -> Decomposition:
+    """Compute TopK, or Unique along an axis, if another axis may be empty. then: the decomposition of others.
+
+    Results other than those of TopK do not have the other axes, except the first one. Rows without elements are all
+    equal.
+    """
 
     def decomposition(b: Builder, call: OpCall) -> Replacement:
-        x, k = call.inputs
-        if not x.shape.is_ranked:
-            return then(b, call) if then else None
-        along = call.attributes.get("axis", -1) % x.rank
-        axes = _possibly_empty(x, [axis for axis in range(x.rank) if axis != along])
+        x, *others = call.inputs
+        axis = call.attributes.get("axis", -1 if call.op == "TopK" else None)
+        is_along = axis is not None and x.shape.is_ranked
+        axes = _possibly_empty(x, [a for a in range(x.rank) if a != axis % x.rank]) if is_along else []
         if not axes:
             return then(b, call) if then else None
         sizes = {axis: size_of(b, x, axis) for axis in axes}
-        wide = [with_elements(t, axes) for t in call.types]
+        count = len(call.types) if call.op == "TopK" else 1
+        types = [*(with_elements(t, axes) for t in call.types[:count]), *call.types[count:]]
         # Do not look the row up again: nothing is known of the length of an axis without a name once it is padded.
-        operands = (padded(b, x, missing_of(b, sizes)), k)
-        replaced = then(b, call._replace(inputs=operands, types=wide)) if then else None
-        results = b.emit_many(call.op, operands, wide, call.attributes) if replaced is None else replaced
-        return tuple(cut(b, part, sizes, t) for part, t in zip(results, call.types, strict=True))
+        operands = (padded(b, x, missing_of(b, sizes)), *others)
+        replaced = then(b, call._replace(inputs=operands, types=types)) if then else None
+        results = b.emit_many(call.op, operands, types, call.attributes) if replaced is None else replaced
+        cut_results = [cut(b, part, sizes, t) for part, t in zip(results[:count], call.types, strict=False)]
+        return (*cut_results, *results[count:])
 
     return decomposition
-
-
-def unique(b: Builder, call: OpCall) -> Replacement:
-    """Compute Unique along an axis if another one may be empty: rows without elements are all equal."""
-    x = call.inputs[0]
-    if "axis" not in call.attributes or not x.shape.is_ranked:
-        return None
-    along = call.attributes["axis"] % x.rank
-    axes = _possibly_empty(x, [axis for axis in range(x.rank) if axis != along])
-    if not axes:
-        return None
-    sizes = {axis: size_of(b, x, axis) for axis in axes}
-    types = [with_elements(call.types[0], axes), *call.types[1:]]
-    values, *others = b.emit_many(call.op, (padded(b, x, missing_of(b, sizes)),), types, call.attributes)
-    return (cut(b, values, sizes, call.types[0]), *others)
 
 
 def extreme(then: Decomposition | None) -> Decomposition:

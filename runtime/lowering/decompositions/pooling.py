@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import node_of
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
@@ -28,6 +29,7 @@ from graphcore.runtime.lowering.decompositions.windows import (
     padded,
     pooled,
     reduced,
+    steps_and_pads,
     table,
     total,
     windows,
@@ -71,8 +73,7 @@ def max_floats(b: Builder, call: OpCall) -> Replacement:
 
 def _is_rectified_image(b: Builder, x: Symbol, attributes: dict[str, Any]) -> bool:
     """Return True if `_unknown_windows` is correct and fast for x: its channels fill the blocks of the layout."""
-    is_rectified = isinstance(x.producer, Node) and x.producer.op_type == "Relu" and not x.producer.domain
-    if not b.rules.target.is_host or not is_rectified or x.dtype is not DType.float32 or x.rank != 4:
+    if not b.rules.target.is_host or node_of(x, "Relu") is None or x.dtype is not DType.float32 or x.rank != 4:
         return False
     channels = x.shape[1]
     return channels.is_static and int(channels) % _BLOCK == 0 < int(channels) and not attributes.get("ceil_mode")
@@ -223,8 +224,7 @@ def unpool(b: Builder, call: OpCall) -> Replacement:
     """
     x, places, *output_shape = call.inputs
     count = x.rank - 2
-    strides = call.attributes.get("strides") or [1] * count
-    pads = call.attributes.get("pads") or [0] * (2 * count)
+    strides, _, pads = steps_and_pads(call.attributes, count)
     front = lengths(b, x, [0, 1])
     sizes = []
     for axis, (k, s) in enumerate(zip(call.attributes["kernel_shape"], strides, strict=True)):
@@ -238,8 +238,8 @@ def unpool(b: Builder, call: OpCall) -> Replacement:
     result = reshape(b, flat, [*front, *sizes])
     if output_shape and output_shape[0] is not None:
         more = [calculate(b, "Sub", e, s) for e, s in zip(elements(b, output_shape[0])[-count:], sizes, strict=True)]
-        pads = vector(b, [*[0] * (4 + count), *more])
-        return b.op("Pad", result, pads, b.scalar(0, x.dtype), shape=call.shape, mode="constant")
+        added = vector(b, [*[0] * (4 + count), *more])
+        return b.op("Pad", result, added, b.scalar(0, x.dtype), shape=call.shape, mode="constant")
     return b.op("Identity", result, shape=call.shape)
 
 

@@ -230,7 +230,12 @@ def scatter_with_nan(b: Builder, call: OpCall) -> Symbol | None:
         return None
     x, indices, updates = call.inputs
     result = b.native(call.op, x, indices, updates, shape=call.shape, **call.attributes)
-    before, new = (b.native("IsNaN", s, dtype=DType.bool) for s in (x, updates))
-    # The sum of bools is a logical or: true wherever a NaN is or arrives.
-    any_unknown = b.native(call.op, before, indices, new, shape=call.shape, **{**call.attributes, "reduction": "add"})
+    marks = [b.native("IsNaN", s, dtype=DType.bool) for s in (x, updates)]
+    # The sum of bools is a logical or: true wherever a NaN is or arrives. Devices have no kernel that combines bools.
+    reduction = "add"
+    if not b.rules.target.is_host:
+        marks, reduction = [b.native_cast(s, DType.int32) for s in marks], "max"
+    options = {**call.attributes, "reduction": reduction}
+    has_nan = b.native(call.op, marks[0], indices, marks[1], shape=call.shape, **options)
+    any_unknown = has_nan if b.rules.target.is_host else b.native_cast(has_nan, DType.bool)
     return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)

@@ -14,7 +14,7 @@ from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, _shape
+from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
 def sum_integers(b: Builder, call: OpCall) -> Replacement:
@@ -142,14 +142,17 @@ def argument_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute ArgMax and ArgMin with the index of the first NaN, which the kernels misplace."""
     (x,) = call.inputs
     result = b.native(call.op, x, dtype=DType.int64, shape=call.shape, **call.attributes)
-    unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
+    axis, keepdims = call.attributes.get("axis", 0), call.attributes.get("keepdims", 1)
+    unknown, has_nan = nan_along(b, x, axis, call.shape, keepdims)
     first = b.native("ArgMax", unknown, dtype=DType.int64, shape=call.shape, **call.attributes)
-    axis = call.attributes.get("axis", 0)
-    any_unknown = b.native(
-        "ReduceMax", unknown, b.vector([axis]), shape=call.shape, keepdims=call.attributes.get("keepdims", 1)
-    )
-    condition = b.native_cast(any_unknown, DType.bool)
-    return b.native("Where", condition, first, result, dtype=DType.int64, shape=call.shape)
+    return b.native("Where", has_nan, first, result, dtype=DType.int64, shape=call.shape)
+
+
+def nan_along(b: Builder, x: Symbol, axis: int, shape: Shape, keepdims: int) -> tuple[Symbol, Symbol]:
+    """Return 1 for each NaN, and whether there is one along an axis."""
+    unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
+    any_unknown = b.native("ReduceMax", unknown, b.vector([axis]), shape=shape, keepdims=keepdims)
+    return unknown, b.native_cast(any_unknown, DType.bool)
 
 
 def over_empty_axes(then: Decomposition | None) -> Decomposition:

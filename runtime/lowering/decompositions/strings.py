@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol, present
+from graphcore.ir.symbol import Symbol, present
+from graphcore.ir.transform.walk import node_of
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
@@ -112,9 +113,8 @@ def _exists(name: str) -> bool:
 
 def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     """Return the element of an optional, or True for its presence; None if the optional comes from elsewhere."""
-    operand = call.inputs[0] if call.inputs else None
-    source = operand.producer if operand is not None else None
-    if not isinstance(source, Node) or source.op_type != "Optional" or source.domain or not source.inputs:
+    source = node_of(call.inputs[0], "Optional") if call.inputs else None
+    if source is None or not source.inputs:
         return None
     (element,) = map(present, source.inputs)
     return (element if call.op == "OptionalGetElement" else b.scalar(True, DType.bool),)

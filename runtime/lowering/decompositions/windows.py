@@ -51,9 +51,7 @@ class Window:
 def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str, Any]) -> list[Window]:
     """Return the windows of a convolution or pool over all axes of `x` but the first two, from its ONNX attributes."""
     count = x.rank - 2
-    strides = attributes.get("strides") or [1] * count
-    dilations = attributes.get("dilations") or [1] * count
-    pads = attributes.get("pads") or [0] * (2 * count)
+    strides, dilations, pads = steps_and_pads(attributes, count)
     automatic = attributes.get("auto_pad", "NOTSET")
     result = []
     for axis in range(count):
@@ -71,6 +69,12 @@ def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str
             tail = min(s - 1, reach - int(after))
         result.append(Window(size, s, d, before, after, tail))
     return result
+
+
+def steps_and_pads(attributes: dict[str, Any], count: int) -> list[list[int]]:
+    """Return the strides, the dilations and the pads of an operator on that many axes."""
+    defaults = {"strides": [1] * count, "dilations": [1] * count, "pads": [0, 0] * count}
+    return [attributes.get(name) or default for name, default in defaults.items()]
 
 
 def _same(
@@ -241,10 +245,8 @@ def _transposed_windows(
 ) -> tuple[list[Window], list[Number]]:
     """Return the windows of the convolution that this one transposes, and the sizes of the result."""
     count = len(sizes)
-    strides = attributes.get("strides") or [1] * count
-    dilations = attributes.get("dilations") or [1] * count
+    strides, dilations, pads = steps_and_pads(attributes, count)
     extra = attributes.get("output_padding") or [0] * count
-    pads = attributes.get("pads") or [0] * (2 * count)
     output_shape = (attributes.get("output_shape") or [])[-count:]
     automatic = attributes.get("auto_pad", "NOTSET")
     same = automatic in ("SAME_UPPER", "SAME_LOWER")
@@ -288,9 +290,7 @@ def col2im(b: Builder, call: OpCall) -> Replacement:
     block_sizes = elements(b, block)
     ends = elements(b, image)
     count = len(ends)
-    strides = call.attributes.get("strides") or [1] * count
-    dilations = call.attributes.get("dilations") or [1] * count
-    pads = call.attributes.get("pads") or [0] * (2 * count)
+    strides, dilations, pads = steps_and_pads(call.attributes, count)
     axis_windows, places = [], []
     for axis in range(count):
         before, after = pads[axis], pads[axis + count]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.ir.transform.walk import bodies, nested
+from graphcore.ir.transform.walk import bodies, nested, node_of
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dtypes import DType
@@ -92,15 +92,10 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
     seen = set(waiting)
     while waiting:  # latest first: all readers of a value come after it
         symbol = result.graph.symbols[-heapq.heappop(waiting)]
-        producer = symbol.producer
-        if (
-            isinstance(producer, Node)
-            and producer.op_type in _OPERATORS
-            and not producer.domain
-            and readers[symbol.id] <= inside
-        ):
+        producer, node = symbol.producer, node_of(symbol, *_OPERATORS)
+        if node is not None and readers[symbol.id] <= inside:
             inside.add(symbol.id)
-            for operand in producer.inputs:
+            for operand in node.inputs:
                 if operand is not None and -operand.id not in seen:
                     seen.add(-operand.id)
                     heapq.heappush(waiting, -operand.id)
@@ -115,9 +110,9 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
 
 def _before_cast(symbol: Symbol) -> Symbol:
     """Return the operand if the Symbol is a Cast of an integer or bool, else the Symbol."""
-    producer = symbol.producer
-    if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
-        source = present(producer.inputs[0])
+    cast = node_of(symbol, "Cast")
+    if cast is not None:
+        source = present(cast.inputs[0])
         if source.dtype.is_integer or source.dtype is DType.bool:
             return source
     return symbol

@@ -9,7 +9,6 @@ are dequantised while lowering.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,9 @@ from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
-from graphcore.ir.transform.walk import bodies, constant_array, edit
+from graphcore.ir.transform.walk import constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
+from graphcore.passes.merging import readers
 from graphcore.quantization.tensors import BLOCKS, ENCODINGS, Array, QuantizedTensor, packed, parts_of
 from graphcore.runtime.lowering.expansion import composed
 from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key, once
@@ -240,20 +240,14 @@ def fuse(parts: Sequence[Graph]) -> bool:
 def _fuse(graph: Graph) -> bool:
     if not any(node.op_type in _POSITIONS and node.domain == MICROSOFT for node in graph.nodes):
         return False
-    uses = Counter(s.id for node in graph.nodes for s in node.inputs if s is not None)
-    uses.update(s.id for s in graph.outputs)
-    for node in graph.nodes:
-        uses.update(outer for body in bodies(node) for outer in body.scope.captured)
-    gone: set[int] = set()
-    for node in graph.nodes:
-        if node.op_type == "Add" and not node.domain and _fuse_bias(node, uses):
-            gone.add(id(node))
+    uses = readers(graph)
+    gone = {id(node) for node in graph.nodes if node.op_type == "Add" and not node.domain and _fuse_bias(node, uses)}
     if gone:
         edit(graph, dropped=gone)
     return bool(gone)
 
 
-def _fuse_bias(node: Node, uses: Counter[int]) -> bool:
+def _fuse_bias(node: Node, uses: Mapping[int, int]) -> bool:
     """Replace an Add of a product and a vector by the product with a bias. Return True if that is possible."""
     for sum_, bias in (node.inputs, node.inputs[::-1]):
         assert sum_ is not None

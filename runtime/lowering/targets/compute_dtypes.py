@@ -14,6 +14,8 @@ MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.SELECTS, Trait.SIGN,
     "CenterCropPad GlobalMaxPool MaxRoiPool OneHot SequenceMap Unique".split()
 )
 
+_NARROW_FLOATS = "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0 float4_e2m1 float16 bfloat16"
+
 # dtype -> the dtypes to compute in instead, best first. Integers wrap when they are cast back.
 PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.bool: (DType.uint8, DType.int32, DType.float32),
@@ -27,14 +29,7 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.uint16: (DType.int32, DType.int64, DType.uint32, DType.float32),
     DType.int32: (DType.int64, DType.float64),
     DType.uint32: (DType.int64, DType.float64),
-    DType.float8_e4m3fn: (DType.float32,),
-    DType.float8_e5m2: (DType.float32,),
-    DType.float8_e4m3fnuz: (DType.float32,),
-    DType.float8_e5m2fnuz: (DType.float32,),
-    DType.float8_e8m0: (DType.float32,),
-    DType.float4_e2m1: (DType.float32,),
-    DType.float16: (DType.float32,),
-    DType.bfloat16: (DType.float32,),
+    **dict.fromkeys(map(DType.of, _NARROW_FLOATS.split()), (DType.float32,)),
 }
 
 # Their results fit any dtype that represents the operands: casting back does not round or wrap.

@@ -304,8 +304,6 @@ SCALES = operand_workaround(
 # Keep quantised values of 2 and 4 bits from optimisers that compute on the integers, or drop a node between a
 # DequantizeLinear and a QuantizeLinear: there are kernels for products with constant weights only, and no Identity.
 
-_PRODUCTS = frozenset({"Gemm", "MatMul"})
-
 
 def _parts_of_bytes(graph: Graph) -> Iterator[Node]:
     """Yield nodes that quantise to 2 or 4 bits, or dequantise them, except from constant factors of products."""

@@ -20,8 +20,7 @@ import onnxruntime
 
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Precision, TargetName
-from graphcore.ir.state.frozen import change
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies, constant_array
@@ -37,8 +36,9 @@ from graphcore.runtime.ort.openvino.support import (
     not_taken,
     without_checks,
 )
+from graphcore.surgery.astype import astype
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.types.tensor_types import TensorType
 
 PROVIDER = "OpenVINOExecutionProvider"
 
@@ -117,7 +117,8 @@ def planned(
     narrow = narrowest(graph) if precision == "fast" else None
     source, hint = graph, "f32"
     if narrow is not None and can_widen(graph):
-        source, hint = widened(graph), "f16" if narrow is DType.float16 else "bf16"
+        source = astype(graph, DType.float32, HALVES, (), keep_io=True)
+        hint = "f16" if narrow is DType.float16 else "bf16"
     unsupported = not_taken(source, halves=hint != "f32")
     if unsupported is not None:
         return Plan(lower(graph, "cpu"), "", {f"{unsupported}": "OpenVINO does not support the dtype"})
@@ -251,7 +252,7 @@ def _size(kind: str, array: Any) -> float:
     return float(np.abs(array.astype(np.float64)).sum())
 
 
-# Widen a graph of float16 or bfloat16 to float32, for a runtime with one precision for all floats.
+# A graph of float16 or bfloat16 is converted to float32, for a runtime with one precision for all floats.
 
 HALVES = frozenset({DType.float16, DType.bfloat16})
 
@@ -268,66 +269,6 @@ def can_widen(graph: Graph) -> bool:
     return not any(isinstance(t, TensorType) and t.dtype is DType.bfloat16 for t in ends) and not any(
         bodies(node) for node in graph.nodes
     )
-
-
-def widened(graph: Graph) -> Graph:
-    """Return a graph that computes narrow floats in float32, with the same inputs and outputs.
-
-    Weights are widened once, into new arrays; casts to narrower floats do not round.
-    """
-    rewrite = _Wide(graph, _Widening())
-    for symbol, fed in zip(graph.input_symbols, rewrite.new.input_symbols, strict=True):
-        if _is_half(symbol.type):
-            change(fed, type=symbol.type)
-            rewrite.bind(symbol, rewrite.new.build.cast(fed, DType.float32))
-    return rewrite.run()
-
-
-class _Wide(Rewrite):
-    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
-        if symbol.dtype in HALVES:
-            producer = Constant(producer.array.astype(np.float32), producer.is_weight, producer.origin)
-        return super()._constant(symbol, producer)
-
-    def attributes(self, node: Node) -> Mapping[str, Any]:
-        return {key: _widen_value(value) for key, value in node.attributes.items()}
-
-
-class _Widening(Policy[Rewrite]):
-    keeps_types = True
-
-    def retype(self, type_: Type) -> Type:
-        return _wide(type_)
-
-    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        is_cast = node.op_type == "Cast" and not node.domain and inputs[0] is not None
-        return inputs if is_cast and inputs[0].type == _wide(node.outputs[0].type) else None  # type: ignore[union-attr]
-
-    def finish(self, rewrite: Rewrite) -> Graph:
-        new = rewrite.new
-        for symbol in rewrite.old.outputs:
-            value = rewrite.of(symbol)
-            if _is_half(symbol.type) and isinstance(value.producer, Node):
-                if value.given_name is not None and value.given_name == symbol.given_name:
-                    new.names.release(value)  # the cast after it has that name
-                rewrite.bind(symbol, new.build.cast(value, symbol.dtype))
-        return rewrite.finish()
-
-
-def _is_half(type_: Type) -> bool:
-    return isinstance(type_, TensorType) and type_.dtype in HALVES
-
-
-def _wide(type_: Type) -> Type:
-    return type_.cast(DType.float32) if isinstance(type_, TensorType) and type_.dtype in HALVES else type_
-
-
-def _widen_value(value: Any) -> Any:
-    if isinstance(value, DType):
-        return DType.float32 if value in HALVES else value
-    if isinstance(value, np.ndarray) and DType.of(value.dtype) in HALVES:
-        return value.astype(np.float32)
-    return value
 
 
 # Softmax instead of the nodes that attention expands it to, for a provider that runs Softmax several times as fast.

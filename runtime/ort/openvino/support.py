@@ -18,7 +18,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, node_of
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.types.dtypes import DType, real_of
@@ -357,12 +357,7 @@ _COSTLY = frozenset("Attention Conv ConvTranspose Einsum GRU Gemm LSTM MatMul RN
 
 def _compared(check: Node) -> tuple[Symbol, Symbol] | None:
     """Return the sizes that a check compares."""
-    where = check.inputs[1].producer if check.inputs[1] is not None else None
-    if not isinstance(where, Node) or where.op_type != "Where":
-        return None
-    (same, *_) = where.inputs
-    equal = same.producer if same is not None else None
-    if not isinstance(equal, Node) or equal.op_type != "Equal":
-        return None
-    lhs, rhs = equal.inputs
+    where = node_of(check.inputs[1], "Where")
+    equal = None if where is None else node_of(where.inputs[0], "Equal")
+    lhs, rhs = (None, None) if equal is None else equal.inputs
     return None if lhs is None or rhs is None else (lhs, rhs)

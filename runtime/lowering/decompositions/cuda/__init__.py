@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.build.builder import Decomposition
-from graphcore.runtime.lowering.decompositions import bits, float64_functions, neural, pooling
+from graphcore.runtime.lowering.decompositions import bits, float64_functions, neural, older, pooling
 from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
 
@@ -18,15 +18,14 @@ VIEWABLE = (*INTEGERS, *FLOATS)
 
 ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("BitCast",), VIEWABLE, order.bitcast),
-    (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, order.bitwise),
-    (("BitwiseNot",), INTEGERS, order.invert),
+    (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, older.bitwise),
+    (("BitwiseNot",), INTEGERS, older.complement),
     (("BitShift",), UNSIGNED, order.shift),
     (("Abs",), FLOATS, order.absolute),
     (("Sign",), (F32, F64), bits.keep_nan),
     (("Relu",), FLOATS, neural.relu),
     (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), order.through_double),
     (("Conv",), (F16, BF16), order.convolve_narrow),
-    (("ScatterElements", "ScatterND"), (F32, F64), order.scatter),
     (("ReduceSum",), INTEGERS, networks.sum_integers),
     (("MatMul",), INTEGERS, networks.matmul),
     (("Einsum",), INTEGERS, networks.einsum),

@@ -10,7 +10,7 @@ from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacemen
 from graphcore.runtime.lowering.decompositions import bits, recurrent
 from graphcore.runtime.lowering.decompositions.recurrent import pad_empty
 from graphcore.runtime.lowering.decompositions.reductions import merge_reduced_axes
-from graphcore.runtime.lowering.decompositions.windows import convolve_transposed, kernel_of
+from graphcore.runtime.lowering.decompositions.windows import convolve_transposed, kernel_of, steps_and_pads
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -95,15 +95,10 @@ def _pads(b: Builder, call: OpCall) -> list[tuple[int, int]] | None:
     kernel = kernel_of(b, call.inputs[1], attributes)
     if any(isinstance(size, Symbol) for size in kernel):
         return None
-    ones = [1] * len(kernel)
+    strides, dilations, _ = steps_and_pads(attributes, len(kernel))
+    extras = attributes.get("output_padding") or [0] * len(kernel)
     axis_pads = []
-    for size, stride, dilation, extra in zip(
-        map(int, kernel),
-        attributes.get("strides") or ones,
-        attributes.get("dilations") or ones,
-        attributes.get("output_padding") or [0] * len(kernel),
-        strict=True,
-    ):
+    for size, stride, dilation, extra in zip(map(int, kernel), strides, dilations, extras, strict=True):
         both = (size - 1) * dilation + 1 + extra - stride  # leaves `stride` result elements for each element
         if both < 0:
             return None
@@ -206,13 +201,8 @@ def _reduced_count(b: Builder, inputs: Sequence[Any]) -> int | None:
     if not x.shape.is_ranked:
         return None
     axes = b.array_of(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
-    dims = x.shape if axes is None else [x.shape[int(a)] for a in axes]
-    count = 1
-    for dim in dims:
-        if not dim.is_static:
-            return None
-        count *= int(dim)
-    return count
+    count = (x.shape if axes is None else _shape([x.shape[int(a)] for a in axes])).size
+    return int(count) if count.is_static else None
 
 
 def sum_integers(b: Builder, call: OpCall) -> Replacement:

@@ -143,10 +143,7 @@ def _in_two_steps(b: Builder, x: Symbol, unknown: Symbol, k: Symbol, types: Any,
     return b.native("GatherElements", sorted_, order, shape=types[1].shape, axis=axis)
 
 
-# Bitwise operators of integers without kernels: by arithmetic, and And by a table of all pairs of bytes.
-
-_BYTES = np.bitwise_and.outer(np.arange(256), np.arange(256)).astype(np.uint8).reshape(-1)
-_BYTES.setflags(write=False)
+# Bits of integers, by arithmetic.
 
 
 def bitcast(b: Builder, call: OpCall) -> Replacement:
@@ -160,73 +157,6 @@ def bitcast(b: Builder, call: OpCall) -> Replacement:
     if target in bits.WITHOUT:
         return bits.bitcast(b, call)
     return b.emit_many(call.op, (x,), call.types, call.attributes)
-
-
-def invert(b: Builder, call: OpCall) -> Replacement:
-    """Compute BitwiseNot as -1 - x, where -1 has all bits set."""
-    (x,) = call.inputs
-    return b.native("Sub", b.scalar(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
-
-
-def bitwise(b: Builder, call: OpCall) -> Replacement:
-    """Compute Or and Xor: the sum less And, once or twice."""
-    x, y = call.inputs
-    shape = call.shape
-    common = _and(b, x, y, shape)
-    if call.op == "BitwiseAnd":
-        return common
-    if call.op == "BitwiseXor":
-        common = b.native("Add", common, common)
-    return b.native("Sub", b.native("Add", x, y, shape=shape), common, shape=shape)
-
-
-def _and(b: Builder, x: Symbol, y: Symbol, shape: Any) -> Symbol:
-    for value, mask in ((x, y), (y, x)):
-        array = b.array_of(mask)
-        if array is not None and array.size == 1:
-            masked = _masked(b, value, int(array.reshape(())), shape)
-            if masked is not None:
-                return masked
-    dtype = x.dtype
-    wide = DType.int64 if dtype.bits == 64 else DType.int32
-    table = b.constant(_BYTES.astype(wide.numpy), wide)
-    if dtype.bits == 8:
-        left, right = (b.native("Mod", b.native_cast(s, wide), b.scalar(256, wide)) for s in (x, y))
-        place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=shape)
-        return b.native_cast(b.native("Gather", table, place, shape=shape, axis=0), dtype)
-    count = dtype.bits // 8
-    weights = b.constant(np.array([1 << 8 * i for i in range(count)], wide.numpy), wide)
-    left, right = (_bytes(b, b.native_cast(s, wide), weights) for s in (x, y))
-    parts = _shape([*shape, Dim(count)])
-    place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=parts)
-    weighted = b.native("Mul", b.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
-    # The running sum is exact in the dtype, while a reduction uses float32.
-    total = b.native("CumSum", weighted, b.scalar(-1, DType.int64), shape=parts)
-    return b.native_cast(b.native("Gather", total, b.scalar(count - 1, DType.int64), shape=shape, axis=-1), dtype)
-
-
-def _bytes(b: Builder, x: Symbol, weights: Symbol) -> Symbol:
-    """Return the bytes of an integer along a new last axis, lowest first."""
-    column = b.native("Unsqueeze", x, b.vector([-1]), shape=_shape([*x.shape, Dim(1)]))
-    parts = _shape([*x.shape, weights.shape[0]])
-    below = b.native("Mod", column, weights, shape=parts)
-    whole = b.native("Div", b.native("Sub", column, below, shape=parts), weights, shape=parts)
-    return b.native("Mod", whole, b.scalar(256, x.dtype), shape=parts)
-
-
-def _masked(b: Builder, x: Symbol, mask: int, shape: Any) -> Symbol | None:
-    """Return And with a constant that is a run of ones at either end."""
-    dtype = x.dtype
-    bits = mask % (1 << dtype.bits)
-    if bits == 0:
-        return None
-    low = bits.bit_length()
-    if bits == (1 << low) - 1 and low < dtype.bits - dtype.is_signed:
-        return b.native("Mod", x, b.scalar(1 << low, dtype), shape=shape)
-    rest = (1 << dtype.bits) - bits
-    if rest & (rest - 1) == 0 and rest < 1 << (dtype.bits - dtype.is_signed) and rest > 1:
-        return b.native("Sub", x, b.native("Mod", x, b.scalar(rest, dtype)), shape=shape)
-    return None
 
 
 def shift(b: Builder, call: OpCall) -> Replacement:
@@ -277,16 +207,3 @@ def convolve_narrow(b: Builder, call: OpCall) -> Replacement:
     if len(call.inputs) < 3 or call.inputs[2] is None:
         return None
     return compute_in(b, DType.float32, call)
-
-
-def scatter(b: Builder, call: OpCall) -> Replacement:
-    """Compute Max and Min scatters with NaN preserved: the marks are int32, because no kernel combines bools."""
-    if call.attributes.get("reduction") not in ("max", "min"):
-        return None
-    x, indices, updates = call.inputs
-    shape = call.shape
-    result = b.native(call.op, x, indices, updates, shape=shape, **call.attributes)
-    marks = [b.native_cast(b.native("IsNaN", s, dtype=DType.bool), DType.int32) for s in (x, updates)]
-    has_nan = b.native(call.op, marks[0], indices, marks[1], shape=shape, **{**call.attributes, "reduction": "max"})
-    unknown = b.native_cast(has_nan, DType.bool)
-    return b.native("Where", unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=shape)

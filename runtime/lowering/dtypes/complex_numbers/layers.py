@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.ops.control import scan
 from graphcore.promotion.complex_operators import MOVES, PASS_THROUGH
+from graphcore.runtime.lowering.dtypes import not_computed, with_longer_operands
 from graphcore.runtime.lowering.dtypes.complex_numbers import arithmetic, exponentials, trigonometry
 from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
@@ -38,7 +40,7 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.parts import (
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType, _shape, tensor_type
 
 # Sums of products
 
@@ -71,10 +73,9 @@ def _bilinear(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 def _gate(z: ComplexPair) -> ComplexPair:
     """Return 1 / (1 + e^-z) in float64, by e^-|Re z|, which does not overflow."""
     is_left = e.below(z.real, 0.0)
-    outward = ComplexPair(*(e.where(is_left, part, r.neg(part)) for part in z))
-    power = exponential(outward, False)
+    power = exponential(z.each(lambda part: e.where(is_left, part, r.neg(part))), False)
     one = from_real(e.const(z.real, 1.0))
-    return quotient(ComplexPair(*(e.where(is_left, a, b) for a, b in zip(power, one, strict=True))), total(power, one))
+    return quotient(power.each(lambda a, b: e.where(is_left, a, b), one), total(power, one))
 
 
 def _gated(values: ComplexPair, gates: ComplexPair) -> ComplexPair:
@@ -142,9 +143,7 @@ def _layer_norm(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 def _magnitude(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     type_ = node.outputs[0].type
-    return (
-        size(ComplexPair(*(on.new.build.emit("Magnitude", (part,), type_, node.attributes, LIBRARY) for part in z))),
-    )
+    return (size(z.each(lambda part: part.graph.build.emit("Magnitude", (part,), type_, node.attributes, LIBRARY))),)
 
 
 def _lp_normalize(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -156,7 +155,7 @@ def _lp_normalize(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     else:
         type_ = tensor_type(z.real.dtype, shape)
         attributes = {"axes": [axis], "keepdims": 1, "scaled": int(z.real.dtype is DType.float64)}
-        length = size(ComplexPair(*(on.new.build.emit("Magnitude", (part,), type_, attributes, LIBRARY) for part in z)))
+        length = size(z.each(lambda part: part.graph.build.emit("Magnitude", (part,), type_, attributes, LIBRARY)))
     divisor = e.where(r.is_zero(length), e.const(length, 1.0), length)
     return (z.each(lambda part: e.div(part, divisor)),)
 
@@ -173,9 +172,7 @@ def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     largest = e.where(r.is_finite(largest), largest, e.const(largest, 0.0))
     power = exponential(ComplexPair(e.sub(z.real, largest), z.imag), False)
     shape = node.outputs[0].shape
-    log_sum = logarithm(
-        ComplexPair(*(e.emit("ReduceSum", part, *axes, shape=shape, keepdims=keeps) for part in power)), False
-    )
+    log_sum = logarithm(power.each(lambda part: e.emit("ReduceSum", part, *axes, shape=shape, keepdims=keeps)), False)
     added = e.emit("ReduceMax", largest, *axes, shape=shape, keepdims=keeps)
     return (rounded(ComplexPair(e.add(log_sum.real, added), log_sum.imag), dtype),)
 
@@ -228,15 +225,14 @@ def _reduce_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     for axis in reversed(along):
         current, _ = _running_product(current, axis)
         if keeps:
-            shape = current.real.shape
-            at = e.ints(current.real, [axis])
-            current = ComplexPair(
-                *(
-                    e.emit("Unsqueeze", part, at, shape=_shape([*shape[:axis], Dim(1), *shape[axis:]]))
-                    for part in current
-                )
-            )
+            at, dims = e.ints(current.real, [axis]), [*current.real.shape]
+            shape = _shape([*dims[:axis], Dim(1), *dims[axis:]])
+            current = current.each(partial(_unsqueezed, at, shape))
     return (current,)
+
+
+def _unsqueezed(at: Symbol, shape: Shape, x: Symbol) -> Symbol:
+    return e.emit("Unsqueeze", x, at, shape=shape)
 
 
 def _cum_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -321,29 +317,20 @@ def _keep_operator(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     attributes = on.rewrite.attributes(node)
     if node.op_type == "SequenceEmpty":
         attributes = {**attributes, "dtype": _leaf_type(node.outputs[0]).dtype.storage}
-    if node.op_type in ("ConcatFromSequence", "SplitToSequence", "Scan"):
-        attributes = _with_axes_from_front(node, attributes)
+    if node.op_type == "Scan":
+        attributes = with_longer_operands(node, attributes, holds_complex)
+    elif node.op_type in ("ConcatFromSequence", "SplitToSequence"):
+        attributes = _with_axis_from_front(node, attributes)
     return on.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
 
 
-def _with_axes_from_front(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return attributes with non-negative axes: the stored tensor has one more axis, the last."""
-    result = dict(attributes)
-    if node.op_type == "Scan":
-        scanned = int(attributes["num_scan_inputs"])
-        states = len(node.inputs) - scanned
-        groups = {"scan_input_axes": node.inputs[states:], "scan_output_axes": node.outputs[states:]}
-        for key, symbols in groups.items():
-            if key in result:
-                pairs = zip(result[key], symbols, strict=True)
-                result[key] = [axis + s.rank if axis < 0 and s is not None else axis for axis, s in pairs]
-        return result
+def _with_axis_from_front(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with a non-negative axis: the stored tensor has one more axis, the last."""
     axis = int(attributes.get("axis", 0))
-    if axis < 0:
-        element = _leaf_type(node.inputs[0])
-        is_new = node.op_type == "ConcatFromSequence" and attributes.get("new_axis", 0)
-        result["axis"] = axis + element.rank + int(bool(is_new))
-    return result
+    if axis >= 0:
+        return attributes
+    is_new = node.op_type == "ConcatFromSequence" and attributes.get("new_axis", 0)
+    return {**attributes, "axis": axis + _leaf_type(node.inputs[0]).rank + int(bool(is_new))}
 
 
 def _leaf_type(symbol: Symbol | None) -> TensorType:
@@ -389,14 +376,9 @@ def computed(on: ComplexPolicy, node: Node) -> Sequence[Result]:
 
 
 def _refused(node: Node) -> DTypeError:
-    value = next(s for s in (*node.inputs, *node.outputs) if holds_complex(s))
-    inputs: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
-    if node.line is not None:
-        inputs["made at"] = str(node.line)
-    return DTypeError(
-        f"{node.op_type}: nothing computes it on {value.type}" if value is not None else node.op_type,
-        operands=inputs,
-        help="compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)",
+    value = present(next(s for s in (*node.inputs, *node.outputs) if holds_complex(s)))
+    return not_computed(
+        node, f"nothing computes it on {value.type}", "compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)"
     )
 
 

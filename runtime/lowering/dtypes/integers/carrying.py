@@ -21,6 +21,7 @@ from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
+from graphcore.runtime.lowering.dtypes import with_longer_operands
 from graphcore.runtime.lowering.dtypes.integers import concerns, conversions, is_odd, words
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import (
@@ -32,7 +33,6 @@ from graphcore.runtime.lowering.dtypes.integers.kinds import (
     low_operands,
     narrowed,
     stored_type,
-    with_axes_of_digits,
 )
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limbs, WideValue
 from graphcore.types.dtypes import DType, Kind
@@ -281,7 +281,7 @@ class Widths(Policy[Rewrite]):
         types = [stored_type(self._narrow_type(s)) for s in node.outputs]
         attributes = self.rewrite.attributes(node)
         if node.op_type == "Scan":
-            attributes = with_axes_of_digits(node, attributes)
+            attributes = with_longer_operands(node, attributes, is_wide)
         results = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
         for symbol, result in zip(node.outputs, results, strict=True):
             if whole and is_wide(symbol):

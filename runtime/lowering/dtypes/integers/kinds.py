@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from graphcore.arrays.big_integers import count_of
 from graphcore.build.declare import LIBRARY
@@ -46,17 +45,6 @@ WHOLE_BODIES = having(Trait.BODIES) - {"SequenceMap"}  # only `ops.onnx` builds 
 def is_count(node: Node, position: int) -> bool:
     """Return True if an operand of If, Loop or Scan is a condition or a number of iterations."""
     return position < {"If": 1, "Loop": 2}.get(node.op_type, 0)
-
-
-def with_axes_of_digits(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the attributes of a Scan whose wide operands have one more axis, the last: negative axes shift by one."""
-    result = dict(attributes)
-    scanned = node.inputs[len(node.inputs) - int(result["num_scan_inputs"]) :]
-    stacked = node.outputs[len(node.inputs) - int(result["num_scan_inputs"]) :]
-    for key, symbols in (("scan_input_axes", scanned), ("scan_output_axes", stacked)):
-        if key in result:
-            result[key] = [axis - (axis < 0 and is_wide(s)) for axis, s in zip(result[key], symbols, strict=True)]
-    return result
 
 
 # Operators whose low result bits depend only on the low bits of their operands, and the number of bits used.

@@ -41,6 +41,11 @@ def _add(on: Widths, node: Node) -> Sequence[Result]:
     return (total,)
 
 
+def _subtract(on: Widths, node: Node) -> Sequence[Result]:
+    x, y = operands(on, node)
+    return (on.limbs.subtract(x, y, max_limbs(node)),)
+
+
 def _multiply(on: Widths, node: Node) -> Sequence[Result]:
     """Multiply two operands; Fma adds a third."""
     if long_division.is_long(node):
@@ -287,7 +292,7 @@ def _clip(on: Widths, node: Node) -> Sequence[Result]:
 RULES: dict[str, Rule] = {
     "Add": _add,
     "Sum": _add,
-    "Sub": lambda on, node: (on.limbs.subtract(*operands(on, node), max_limbs(node)),),
+    "Sub": _subtract,
     "Mul": _multiply,
     "Fma": _multiply,
     "Square": _square,

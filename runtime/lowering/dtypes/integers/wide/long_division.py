@@ -18,7 +18,7 @@ from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, ZERO, Limb, Limbs, WideValue
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, max_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, max_limbs, require_ranks
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -33,8 +33,7 @@ def divided(on: Widths, node: Node) -> Sequence[Result]:
     """Return the result of a Div, FloorDiv or Mod node, as the digits of its dtype."""
     left, right = map(present, node.inputs)
     dtype, shape = node.outputs[0].dtype, node.outputs[0].shape
-    if not (left.shape.is_ranked and right.shape.is_ranked and shape.is_ranked):
-        raise refused(node, "the rank of an operand is not known")
+    require_ranks(node, left, right, node.outputs[0])
     whole = _shape([Dim(words.count_of(dtype)), *shape])
     operands = [words.aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
     zeros = [e.emit("Mul", s, e.const(s, 0)) for s in operands]

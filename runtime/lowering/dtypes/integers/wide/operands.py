@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from graphcore.arrays.big_integers import count_of
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes import not_computed
 from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
@@ -26,14 +27,14 @@ Rule: TypeAlias = Callable[[Widths, Node], Sequence[Result]]
 def refused(node: Node, why: str = "") -> DTypeError:
     """Return the error for an operator on wide integers that has no rule."""
     wide = next(s for s in (*node.inputs, *node.outputs) if s is not None and is_wide(s))
-    inputs: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
-    if node.line is not None:
-        inputs["made at"] = str(node.line)
-    return DTypeError(
-        f"{node.op_type}: {why or f'nothing computes it on {wide.dtype}, an integer of more than 64 bits'}",
-        operands=inputs,
-        help="cast the operands to at most 64 bits first: .cast(DType.int64)",
-    )
+    why = why or f"nothing computes it on {wide.dtype}, an integer of more than 64 bits"
+    return not_computed(node, why, "cast the operands to at most 64 bits first: .cast(DType.int64)")
+
+
+def require_ranks(node: Node, *operands: Symbol | None) -> None:
+    """Raise `DTypeError` if the rank of an operand is not known."""
+    if not all(s is None or s.shape.is_ranked for s in operands):
+        raise refused(node, "the rank of an operand is not known")
 
 
 def operands(on: Widths, node: Node, *, exact: bool = False) -> list[WideValue]:

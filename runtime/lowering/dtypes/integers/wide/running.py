@@ -23,6 +23,7 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     digits_of,
     max_limbs,
     refused,
+    require_ranks,
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -185,8 +186,7 @@ def scatter_product(on: Widths, node: Node) -> WideDigits:
     Updates are numbered from 1, and those taken have the number 0, which stands for the factor 1.
     """
     data, indices, updates = map(present, node.inputs)
-    if not data.shape.is_ranked or not updates.shape.is_ranked:
-        raise refused(node, "the rank of an operand is not known")
+    require_ranks(node, data, updates)
     places = on.exact(indices)
     x, y = (words.of_digits(on.fed_digits(s), data.dtype) for s in (data, updates))
     build, rank = on.new.build, updates.rank
@@ -256,8 +256,7 @@ def _power(on: Widths, node: Node) -> Sequence[Result]:
     power = known_scalar(exponent)
     if power is not None and power >= 0 and not exponent.rank and _products(power, max_limbs(node)) <= _MAX_PRODUCTS:
         return _unrolled(on, node, power)
-    if not base.shape.is_ranked or not exponent.shape.is_ranked:
-        raise refused(node, "the rank of an operand is not known")
+    require_ranks(node, base, exponent)
     return (_looped(on, node, base, exponent),)
 
 

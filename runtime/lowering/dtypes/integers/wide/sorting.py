@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, joined, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, max_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, max_limbs, refused, require_ranks
 from graphcore.runtime.lowering.dtypes.integers.wide.running import scatter_product
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -111,8 +111,7 @@ def _find_best(
 
 def _reduced_shape(x: Symbol, node: Node) -> Shape:
     """Return the shape of a reduction that keeps its axes."""
-    if not x.shape.is_ranked:
-        raise refused(node, "the rank of an operand is not known")
+    require_ranks(node, x)
     axes = constant_axes(node)
     if axes is None:
         return _shape([Dim.dynamic() for _ in x.shape])
@@ -122,8 +121,7 @@ def _reduced_shape(x: Symbol, node: Node) -> Shape:
 def _position(*, greatest: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
         x = present(node.inputs[0])
-        if not x.shape.is_ranked:
-            raise refused(node, "the rank of an operand is not known")
+        require_ranks(node, x)
         axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
         shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(x.shape)])
         _, chosen = _find_best(on, on.exact_value(x), [on.new.build.vector([axis])], shape, greatest=greatest)
@@ -139,8 +137,7 @@ def _position(*, greatest: bool) -> Rule:
 def _top_k(on: Widths, node: Node) -> Sequence[Result]:
     """Sort by each digit, from the lowest on: each sort is stable."""
     x, count = map(present, node.inputs)
-    if not x.shape.is_ranked:
-        raise refused(node, "the rank of an operand is not known")
+    require_ranks(node, x)
     values = node.outputs[0]
     axis = int(node.attributes.get("axis", -1)) % x.rank
     value = on.exact_value(x)
