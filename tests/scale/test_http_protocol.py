@@ -27,11 +27,12 @@ from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.buffers.runners import Slots
 from graphcore.scale.protocol import Endpoint, Served, infer, packed
 from graphcore.scale.protocol.tensors import Response
+from graphcore.scale.serving import http_server
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
 from tests.support.waiting import PATIENCE, until
 
-asgi = pytest.importorskip("graphcore.scale.serving.asgi", reason="uvicorn is not installed: the extra serve")
+pytest.importorskip("graphcore.scale.serving.asgi", reason="uvicorn is not installed: the extra serve")
 
 DATATYPES = {
     "BOOL": DType.bool, "UINT8": DType.uint8, "UINT16": DType.uint16, "UINT32": DType.uint32, "UINT64": DType.uint64,
@@ -268,6 +269,7 @@ def test_answer_is_not_packed_when_the_client_does_not_ask(requested: str) -> No
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 def test_client_of_triton_reads_packed_answers(server: HttpServer, packing: str) -> None:
+    pytest.importorskip("geventhttpclient", reason="geventhttpclient is not installed: the extra triton")
     triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
     client = triton.InferenceServerClient(server.url.removeprefix("http://"))
     array = np.arange(4096, dtype=np.float16).reshape(2, -1) / np.float16(64)
@@ -484,7 +486,7 @@ def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not
 def test_server_that_closes_answers_what_it_took_in_and_waits_for_no_slow_client(
     blocked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi, "CLOSING_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "CLOSING_SECONDS", 0.2)
     server = HttpServer({"held": blocked})
     with (
         socket.create_connection((server.host, server.port), timeout=PATIENCE) as client,

@@ -26,6 +26,7 @@ from tests.runtime.test_batcher import watched
 from tests.scale.support import graphs, models
 from tests.support.waiting import until
 
+pytest.importorskip("geventhttpclient", reason="geventhttpclient is not installed: the extra triton")
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
 
 

@@ -438,7 +438,7 @@ def add_deploy(commands: Commands) -> None:
     add_links(parser)
 
 
-_SERVE = "Serves models over HTTP by the Open Inference Protocol."
+_SERVE = "Serves models over HTTP, and gRPC, by the Open Inference Protocol."
 _SERVE_HELP = """\
 A model is an .onnx file, or a folder of Hugging Face with config.json; its name is that of the file or folder. Ctrl-C
 and SIGTERM refuse new requests and finish the accepted ones; a second one ends at once. docs/howto/serve.md has the
@@ -446,7 +446,7 @@ protocol.
 
 examples:
   graphcore serve model.onnx
-  graphcore serve small.onnx large.onnx --host 0.0.0.0 --port 8080 --workers 4
+  graphcore serve small.onnx large.onnx --host 0.0.0.0 --port 8080 --workers 4 --grpc-port 8081
 """
 
 
@@ -455,6 +455,7 @@ def add_serve(commands: Commands) -> None:
     parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files, or folders")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="the port, 0 for any free one (8000)")
+    parser.add_argument("--grpc-port", type=int, metavar="N", help="the port of gRPC (none)")
     add_provider(parser)
     for flags, kind, default, metavar, text in (
         ("--workers", int, 1, "N", "processes, each of which loads the models (1)"),

@@ -32,14 +32,16 @@ def serve(args: argparse.Namespace) -> int:
         raise GraphError(
             f"serve: two models have the same name: {', '.join(names)}", help="give files with different names"
         )
-    if args.workers < 1:
-        raise GraphError(f"serve: --workers {args.workers} is not at least 1", help="omit it for one process")
+    if args.workers < 1 or (args.workers > 1 and args.grpc_port == 0):
+        raise GraphError(
+            f"serve: --workers {args.workers} must be at least 1, and 1 with --grpc-port 0", help="choose other numbers"
+        )
     with bind(args.host, args.port) as listening, _stopping() as stopping:
 
         def started() -> None:
             url = url_of(listening)
             if args.json:
-                output.document({"models": names, "url": url, "workers": args.workers})
+                output.document({"models": names, "url": url, "grpc_port": args.grpc_port, "workers": args.workers})
             else:
                 output.line(f"serving {', '.join(names)} at {url}")
             sys.stdout.flush()
@@ -79,7 +81,7 @@ def _server(args: argparse.Namespace, listening: socket.socket) -> HttpServer:
         {name_of(source): _load(session, source) for source in args.sources}, listening=listening,
         max_batch=args.batch, max_wait_ms=args.wait, slots=args.slots, max_waiting=args.max_waiting,
         timeout=args.timeout, client_seconds=args.client_timeout, max_bytes=args.max_bytes,
-        max_connections=args.max_connections,
+        max_connections=args.max_connections, grpc_port=args.grpc_port,
     )  # fmt: skip
 
 

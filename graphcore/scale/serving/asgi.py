@@ -25,9 +25,6 @@ from graphcore.scale.protocol.endpoint import Endpoint
 from graphcore.scale.protocol.infer import packed
 from graphcore.scale.protocol.tensors import ProtocolError, Response, failure
 
-CLOSING_SECONDS = 10
-"""Seconds that clients have to read responses when the server closes."""
-
 _MAX_HEAD_BYTES = 1 << 16
 _MAX_BYTES_PACKED_AT_ONCE = 1 << 14
 
@@ -186,10 +183,18 @@ class Listener:
     """Serves an endpoint in a thread until it is closed, by a listening socket.
 
     max_connections: the maximum number of connections. client_seconds: the seconds between two checks of clients: one
-    that is slow to send or read at both is disconnected.
+    that is slow to send or read at both is disconnected. closing_seconds: those that clients have to read responses
+    when the server closes.
     """
 
-    def __init__(self, endpoint: Endpoint, listening: socket.socket, max_connections: int, client_seconds: Any):
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        listening: socket.socket,
+        max_connections: int,
+        client_seconds: Any,
+        closing_seconds: Any,
+    ) -> None:
         self._socket = listening
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # uvicorn sends head and body in two pieces
         self._waited_for: dict[Any, Any] = {}
@@ -199,7 +204,7 @@ class Listener:
                 server_header=False, headers=[("Server", "graphcore")], limit_concurrency=max_connections + 1,
                 h11_max_incomplete_event_size=_MAX_HEAD_BYTES, timeout_keep_alive=client_seconds,
                 timeout_notify=client_seconds, callback_notify=self._disconnect_slow_clients,
-                timeout_graceful_shutdown=CLOSING_SECONDS,
+                timeout_graceful_shutdown=closing_seconds,
             )
         )  # fmt: skip
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="graphcore http", daemon=True)
@@ -207,7 +212,7 @@ class Listener:
 
     async def _serve(self) -> None:
         await self._server.serve([self._socket])
-        for each in self._server.server_state.connections:  # clients that are slower than `CLOSING_SECONDS`
+        for each in self._server.server_state.connections:  # clients that are slower than that
             each.transport.abort()
 
     async def _disconnect_slow_clients(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -24,6 +26,9 @@ S = TypeVar("S")
 MAX_CONNECTIONS = 1000
 CLIENT_SECONDS = 60.0
 
+CLOSING_SECONDS = 10.0
+"""Seconds that clients have to read responses when the server closes."""
+
 
 class HttpServer:
     """Serves models over HTTP until it is closed, at `server.url`."""
@@ -37,6 +42,7 @@ class HttpServer:
         max_bytes: int = MAX_BYTES,
         max_connections: int = MAX_CONNECTIONS,
         client_seconds: float = CLIENT_SECONDS,
+        grpc_port: int | None = None,
         listening: socket.socket | None = None,
         **options: Any,
     ) -> None:
@@ -53,16 +59,21 @@ class HttpServer:
                 one; if all have requests, the new one gets status 503.
             client_seconds: A client that takes between this and twice as many seconds to send a request or to read its
                 response is disconnected.
-            listening: A bound socket to listen on, in place of `host` and `port`. The server closes it.
+            grpc_port: The port of the same protocol over gRPC, which needs the extra `grpc`; 0 for any free one. The
+                attribute `grpc_port` has its number.
+            listening: A bound socket to listen on, in place of `host` and `port`. The server closes it, and shares the
+                port of gRPC with other processes.
             options: Options of `Serving`: `max_batch`, `max_wait_ms`, `max_waiting`, `timeout`, `slots`.
 
         Raises:
             RunError: The address is in use or invalid.
             GraphError: A name cannot be part of a path.
             ModelError: A model cannot be loaded or served.
-            MissingExtraError: The extra `serve` is not installed.
+            MissingExtraError: The extra `serve`, or `grpc`, is not installed.
         """
         require("serve", "graphcore.scale.HttpServer")
+        if grpc_port is not None:
+            require("grpc", "graphcore.scale.HttpServer: grpc_port")
         from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
         for name, value in (("max_bytes", max_bytes), ("max_connections", max_connections)):
@@ -82,13 +93,20 @@ class HttpServer:
         self._listening = listening or bind(host, port)
         self.host, self.port = self._listening.getsockname()[:2]
         self._url = url_of(self._listening)
-        try:
+        self._grpc: Any = None
+        with ExitStack() as undone:
+            undone.callback(self._listening.close)
             self._serving = Serving(loaded, **options)
-        except BaseException:
-            self._listening.close()
-            raise
-        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes, text=self._serving.text)
-        self._listener = Listener(self._endpoint, self._listening, max_connections, client_seconds)
+            undone.callback(self._serving.close)
+            self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes, text=self._serving.text)
+            if grpc_port is not None:
+                self._grpc = import_module("graphcore.scale.serving.grpc_server").GrpcListener(
+                    self._endpoint, self.host, grpc_port, max_connections, listening is not None
+                )
+                grpc_port = self._grpc.port
+            undone.pop_all()
+        self.grpc_port = grpc_port
+        self._listener = Listener(self._endpoint, self._listening, max_connections, client_seconds, CLOSING_SECONDS)
 
     @property
     def url(self) -> str:
@@ -99,6 +117,8 @@ class HttpServer:
         """Respond to accepted requests, then stop."""
         self._endpoint.is_ready = False
         self._serving.close()
+        if self._grpc is not None:
+            self._grpc.close(CLOSING_SECONDS)
         self._listener.close()
 
     def __enter__(self) -> Self:
