@@ -58,8 +58,12 @@ class TextDecoder:
     ) -> None:
         """Keep the parts.
 
-        sampling: defaults of temperature, top_k and top_p for texts that are sampled. draft: proposes tokens, as in
-        `models.generate`. Raises `ModelError` if it has another tokenizer.
+        Args:
+            sampling: The defaults of temperature, top_k and top_p for texts that are sampled.
+            draft: A smaller decoder with the same tokenizer, which proposes tokens, as in `models.generate`.
+
+        Raises:
+            ModelError: The draft has another tokenizer.
         """
         self.name = name
         self.model = model
