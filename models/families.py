@@ -401,6 +401,10 @@ FAMILIES = {
         "phi3",
         {"fused": True, "layout": _layout("phi3", attn_qkv="self_attn.qkv_proj", ffn_up="mlp.gate_up_proj")},
         also="original_max_position_embeddings sliding_window partial_rotary_factor", ignored="embd_pdrop resid_pdrop",
+        fixed={
+            "hidden_act": ("silu",), "full_attn_mod": (1,), "interpolate_factor": (1,), "lm_head_bias": (False,),
+            "mlp_bias": (False,),
+        },
         max_position_embeddings=4096, original_max_position_embeddings=4096, rms_norm_eps=1e-5,
     ),
     "gpt2": _family(

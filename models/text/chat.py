@@ -208,7 +208,7 @@ class ChatTemplate:
             return _join(self._template.generate(**self._variables, **variables))
         except _Limit as error:
             reason = f"exceeds a limit: {error}"
-        except (jinja2.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except Exception as error:  # of the template, which may do anything
             reason = f"refuses the messages: {error}"
         finally:
             _BUDGET.reset(token)

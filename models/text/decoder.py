@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.models.grammars import Grammars
-from graphcore.models.streams.sampling import Constraint, Seed, decoder_of, require_integer
+from graphcore.models.streams.sampling import Constraint, Seed, decoder_of, prompt_of, require_integer
 from graphcore.models.streams.scheduler import Streams
 from graphcore.models.text.request import Output, TextPiece, TextRequest, TextResult
 
@@ -128,6 +128,7 @@ class TextDecoder:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        **variables: Any,
     ) -> str:
         """Return the text of messages by the chat template of the model.
 
@@ -135,6 +136,7 @@ class TextDecoder:
             messages: Such as [{"role": "user", "content": "Hello"}], for the roles that the template supports.
             tools: Descriptions of functions, as in the OpenAI API.
             add_generation_prompt: End with the beginning of the model's answer.
+            variables: Further variables of the template, such as enable_thinking.
 
         Raises:
             FeedError: The model has no template, or the template refuses the messages or exceeds its limits.
@@ -149,7 +151,8 @@ class TextDecoder:
                 f"{self.name}: messages must be a list of dicts with a role, got {messages!r:.80}",
                 help='give [{"role": "user", "content": "Hello"}]',
             )
-        return self._template.render(messages=messages, tools=tools, add_generation_prompt=add_generation_prompt)
+        variables |= {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
+        return self._template.render(**variables)
 
     def submit(
         self,
@@ -260,12 +263,14 @@ class TextDecoder:
     def __repr__(self) -> str:
         return f"<TextDecoder {self.name}: {self.context} tokens>"
 
-    def _tokens(self, prompt: Prompt) -> Sequence[int]:
+    def _tokens(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self.encode(prompt)
-        if len(prompt) and isinstance(prompt[0], Mapping):
-            return self.encode(self.chat_prompt(prompt), add_special_tokens=False)  # type: ignore[arg-type]
-        return prompt  # type: ignore[return-value]
+        if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
+            messages: Any = prompt
+            return self.encode(self.chat_prompt(messages), add_special_tokens=False)
+        tokens: list[int] = prompt_of("submit", prompt).tolist()
+        return tokens
 
 
 def _stops(name: str, stop: Any) -> list[str]:

@@ -143,6 +143,9 @@ def test_text_without_a_maximum_fills_the_context(decoder: TextDecoder) -> None:
         ("a", {"logprobs": -1}, "logprobs must be an integer"),
         ("\ud800", {}, "is not a text"),
         ([400], {}, "400 is not a token"),
+        ([], {}, "a prompt is empty"),
+        (None, {}, "None is not a prompt"),
+        ([1.5], {}, "is not a prompt"),
         ([{"content": "hi"}], {}, "messages must be a list of dicts with a role"),
     ],
 )
@@ -247,6 +250,7 @@ def test_template_has_the_usual_names(source: str, text: str) -> None:
     [
         ("{{ raise_exception('roles must alternate') }}", "refuses the messages: roles must alternate"),
         ("{{ messages.append(1) }}", "refuses the messages"),
+        ("{{ messages[0].name.first }}", "refuses the messages"),
         ("{{ ''.__class__.__mro__ }}", "refuses the messages"),
         ("{{ 1 / 0 }}", "refuses the messages: division by zero"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "refuses the messages|steps"),
