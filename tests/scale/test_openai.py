@@ -7,6 +7,7 @@ import http.client
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphcore import models
 from graphcore.models import TextDecoder
 from graphcore.scale.serving.http_server import HttpServer
 from graphcore.scale.serving.openai import OpenAI, _calls
+from tests.cli.test_serve import _served
 from tests.support.graphs import Array
 from tests.support.text_folders import END, FIELDS, folder, tokenizer
 from tests.support.waiting import PATIENCE, until
@@ -65,7 +67,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextDecoder]:
 @pytest.fixture(scope="module")
 def url(decoder: TextDecoder) -> Iterator[str]:
     with HttpServer({"tiny": decoder, "vectors": Encoder()}, timeout=PATIENCE) as server:  # type: ignore[dict-item]
-        yield server.url if "//" in server.url else f"http://{server.url}"
+        yield server.url
 
 
 @pytest.fixture
@@ -131,6 +133,17 @@ def test_eight_clients_at_once_get_what_each_gets_alone(url: str, decoder: TextD
         decoder.chat(prompt, max_tokens=25, temperature=number % 2, seed=number).text
         for number, prompt in enumerate(prompts)
     ]
+
+
+def test_graphcore_serve_chats_with_a_folder(tmp_path: Path, decoder: TextDecoder) -> None:
+    (tmp_path / "small").mkdir()
+    folder(tmp_path / "small", FIELDS | {"max_position_embeddings": 2048}, TEMPLATE)
+    with _served(str(tmp_path / "small")) as (_, line, address):
+        assert line.startswith("serving small at")
+        with openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", timeout=PATIENCE) as client:
+            pieces = chat(client, model="small", stream=True)
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in pieces)
+    assert text == decoder.chat(HELLO, max_tokens=12).text
 
 
 def test_parts_of_text_roles_and_ignored_parameters(client: Any, decoder: TextDecoder) -> None:
