@@ -193,6 +193,23 @@ class Attention:
     positions: int
 
 
+def adapted_layers(
+    shapes: Mapping[str, tuple[int, ...]], ends: Collection[str], *, transposed: bool = False
+) -> dict[str, tuple[int, int]]:
+    """Return the numbers of inputs and outputs of the dense layers whose names end so. Raises `ModelError` if none do.
+
+    shapes: of weights by name, [outputs, inputs]; the other way if `transposed`.
+    """
+    layers = {n.removesuffix(".weight"): s[:: 1 if transposed else -1] for n, s in shapes.items() if len(s) == 2}
+    unknown = [end for end in ends if not any(name.endswith(f".{end}") for name in layers)]
+    if unknown or isinstance(ends, str):
+        names = sorted({name.rpartition(".")[2] for name in layers if ".layers." in name})
+        raise ModelError(
+            f"adapters: no layer's name ends with {unknown[0]!r:.80}", help=f"the ends are {', '.join(names)}"
+        )
+    return {n: (s[0], s[1]) for n, s in layers.items() if n.endswith(tuple(f".{end}" for end in ends))}
+
+
 class DecoderStep:
     """A call of a decoder, on the tokens after those in the cache.
 
@@ -201,8 +218,19 @@ class DecoderStep:
     on prompts padded on the right, if the longest item has as many tokens as the call.
     """
 
-    def __init__(self, name: str, attention: Attention, cache: int | None, last_tokens: bool = False) -> None:
-        """Create the graph. last_tokens: add an input for the number of last tokens whose logits are output."""
+    def __init__(
+        self,
+        name: str,
+        attention: Attention,
+        cache: int | None,
+        last_tokens: bool = False,
+        adapters: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        """Create the graph.
+
+        last_tokens: add an input for the number of last tokens whose logits are output. adapters: the numbers of inputs
+        and outputs of dense layers by name, for which to add the inputs of a LoRA adapter.
+        """
         cache = min(DEFAULT_CACHE, attention.positions) if cache is None else cache
         if type(cache) is not int or cache < 1:
             raise GraphError(
@@ -217,6 +245,11 @@ class DecoderStep:
         self.attention = attention
         self.cache = cache
         buffer = Buffer(DType.float32, ["batch", attention.kv_heads, cache, attention.size], in_place=True)
+        low_rank = {}
+        for number, (module, (into, out)) in enumerate((adapters or {}).items()):
+            low_rank[f"{module}.lora_A"] = TensorType(DType.float32, [into, f"rank{number}"])
+            low_rank[f"{module}.lora_B"] = TensorType(DType.float32, [f"rank{number}", out])
+        sizes = {n: tuple(int(dim) if dim.is_static else 0 for dim in t.shape) for n, t in low_rank.items()}
         buffers = {f"{kind}{i}": buffer for i in range(attention.layers) for kind in ("keys", "values")}
         self.graph = Graph(
             name,
@@ -225,8 +258,11 @@ class DecoderStep:
                 "lengths": TensorType(DType.int64, ["batch"]),
                 **({"last_tokens": TensorType(DType.int64, [])} if last_tokens else {}),
                 **buffers,
+                **low_rank,
             },
+            defaults={n: np.zeros(size, np.float32) for n, size in sizes.items()},
         )
+        self._adapted = frozenset(adapters or ())
         self.tokens, self.lengths = self.graph.inputs[:2]
         self.last_tokens = self.graph["last_tokens"] if last_tokens else None
         with self.graph.layer("lengths"):
@@ -243,6 +279,12 @@ class DecoderStep:
         """Return the rows of tokens in an embedding of [vocabulary, width]. The run fails for an invalid token."""
         is_negative = self.tokens < 0  # Gather would count from the end
         return ops.gather(words, ops.where(is_negative, int(words.shape[0]), self.tokens))
+
+    def adapt(self, y: Symbol, x: Symbol, module: str) -> Symbol:
+        """Add the part of an adapter to the output of a dense layer: x @ A @ B. The default of rank 0 adds zeros."""
+        if module not in self._adapted:
+            return y
+        return y + x @ self.graph[f"{module}.lora_A"] @ self.graph[f"{module}.lora_B"]
 
     def rows(self, x: Symbol) -> Symbol:
         """Merge batch and sequence into rows, so that dense layers are matrix products."""

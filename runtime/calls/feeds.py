@@ -183,7 +183,8 @@ class Feeds:
 
     def check_beside(self, feed: Mapping[str, Any], buffers: Mapping[str, tuple[TensorType, Array]]) -> None:
         """Raise `FeedError` if the dims of buffers differ from those of a feed."""
-        pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
+        types = self.types | self.optional
+        pairs = ((f"{self._kind} {name!r}", types[name], value) for name, value in feed.items())
         leaves = [_TensorFeed(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
         self._check_sizes(
             [*leaves, *(_TensorFeed(f"buffer {name!r}", *pair, is_buffer=True) for name, pair in buffers.items())]
@@ -191,10 +192,11 @@ class Feeds:
 
     def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
         """Return the sizes of named dims in a checked feed."""
+        types = self.types | self.optional
         return {
             name: value.shape[axis]
             for input_, value in feed.items()
-            if isinstance(type_ := self.types[input_], TensorType)
+            if isinstance(type_ := types[input_], TensorType)
             for axis, name, _ in self._known_dims(type_)
             if name is not None
         }

@@ -57,6 +57,19 @@ def third_party(ir: int = 10, listed: tuple[str, ...] = ("a", "b"), reshape: boo
     return helper.make_model(graph, ir_version=ir, opset_imports=[helper.make_opsetid("", 21)])
 
 
+def test_state_of_a_model_takes_inputs_with_defaults() -> None:
+    types = {"x": TensorType(DType.float32, ["n", 2]), "a": TensorType(DType.float32, [2, "r"])}
+    g = Graph("totals", {**types, "sums": gc.Buffer("float32", ["n"])}, defaults={"a": np.zeros((2, 0), np.float32)})
+    sums = g.buffers["sums"] + (g["x"] @ g["a"]).sum(axis=1) + g["x"].sum(axis=1)
+    gc.ops.buffer_store(g.buffers["sums"], sums)
+    g.output(y=sums)
+    state = gc.InferenceSession().load(g).state()
+    x = np.ones((3, 2), np.float32)
+    assert state(x, a=np.full((2, 4), 2, np.float32))[0].tolist() == [18.0] * 3
+    assert state(x)[0].tolist() == [20.0] * 3
+    assert state.buffers["sums"].tolist() == [20.0] * 3
+
+
 def test_omitted_and_given() -> None:
     model = gc.InferenceSession().load(lora())
     np.testing.assert_array_equal(model(X)[0], X @ W)
