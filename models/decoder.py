@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models._config import ModelWeights, Source, WeightsSource, arrays_of, from_gguf
 from graphcore.models.families import Config
-from graphcore.models.generation import Attention, DecoderStep
+from graphcore.models.generation import Attention, DecoderStep, adapted_layers
 from graphcore.ops import microsoft
 
 
@@ -138,6 +138,7 @@ def build(
     cache: int | None = None,
     every_token: bool = False,
     last_tokens: bool = False,
+    adapters: Collection[str] = (),
     seed: int = 0,
 ) -> Graph:
     """Build a decoder as a Graph, for `models.generate` or any onnxruntime session.
@@ -154,10 +155,12 @@ def build(
         every_token: Output the logits of all tokens: float32[batch, sequence, vocabulary].
         last_tokens: Add an input `last_tokens` int64[], and output the logits of that many last tokens of each item:
             float32[batch, last_tokens, vocabulary]. Needed for `lookup=` of `models.generate`.
+        adapters: The ends of names of dense layers that take a LoRA adapter, such as ["q_proj", "v_proj"]: optional
+            inputs for `model.adapter(...)`.
         seed: The seed of random weights.
 
     Raises:
-        ModelError: Weights are missing, unexpected, or do not match.
+        ModelError: Weights are missing, unexpected, or do not match, or no layer is named so.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     layout, by_name = config.layout, shapes(config)
@@ -175,7 +178,9 @@ def build(
         + (r"|rope_(freqs|factors_(long|short))\.weight" if config.scaling else ""),
     )
     heads = Attention(config.layers, config.heads, config.kv_heads, config.size, config.positions)
-    return _Decoder(config, DecoderStep(layout.architecture, heads, cache, last_tokens), arrays).build(every_token)
+    adapted = adapted_layers(by_name, adapters, transposed=layout.transposed)
+    step = DecoderStep(layout.architecture, heads, cache, last_tokens, adapted)
+    return _Decoder(config, step, arrays).build(every_token)
 
 
 class _Decoder:
@@ -212,10 +217,11 @@ class _Decoder:
         return self.weights[f"{self.prefix}{self.config.layout.names[part]}.weight"]
 
     def dense(self, x: Symbol, part: str) -> Symbol:
-        weight, bias = self.weight(part), self.weights.get(f"{self.prefix}{self.config.layout.names[part]}.bias")
+        name = self.prefix + self.config.layout.names[part]
+        weight, bias = self.weight(part), self.weights.get(f"{name}.bias")
         if not self.config.layout.transposed:
-            return ops.linear(x, weight, bias)
-        return x @ weight if bias is None else x @ weight + bias
+            return self.step.adapt(ops.linear(x, weight, bias), x, name)
+        return self.step.adapt(x @ weight if bias is None else x @ weight + bias, x, name)
 
     def norm(self, x: Symbol, part: str) -> Symbol:
         gamma, epsilon = self.weight(part), self.config.epsilon

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -200,14 +201,18 @@ def adapted_layers(
 
     shapes: of weights by name, [outputs, inputs]; the other way if `transposed`.
     """
-    layers = {n.removesuffix(".weight"): s[:: 1 if transposed else -1] for n, s in shapes.items() if len(s) == 2}
-    unknown = [end for end in ends if not any(name.endswith(f".{end}") for name in layers)]
+    dense = {
+        name.removesuffix(".weight"): shape if transposed else shape[::-1]
+        for name, shape in shapes.items()
+        if len(shape) == 2
+        and re.search(r"\.\d+\.", name)
+        and ".experts." not in name  # no embeddings and stacked weights
+    }
+    unknown = [end for end in ends if not any(name.endswith(f".{end}") for name in dense)]
     if unknown or isinstance(ends, str):
-        names = sorted({name.rpartition(".")[2] for name in layers if ".layers." in name})
-        raise ModelError(
-            f"adapters: no layer's name ends with {unknown[0]!r:.80}", help=f"the ends are {', '.join(names)}"
-        )
-    return {n: (s[0], s[1]) for n, s in layers.items() if n.endswith(tuple(f".{end}" for end in ends))}
+        names = sorted({name.rpartition(".")[2] for name in dense})
+        raise ModelError(f"adapters: no layer's name ends with {ends!r:.80}", help=f"the ends are {', '.join(names)}")
+    return {n: (s[0], s[1]) for n, s in dense.items() if n.endswith(tuple(f".{end}" for end in ends))}
 
 
 class DecoderStep:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from graphcore.errors import MissingExtraError
@@ -21,6 +22,7 @@ def load(
     slots: int = 8,
     max_waiting: int = 64,
     draft: Any = None,
+    adapters: Mapping[str, str | os.PathLike[str]] = MappingProxyType({}),
     ignore: Collection[str] = (),
 ) -> Any:
     """Load a folder of the Hugging Face Hub: `config.json`, weights in safetensors and `tokenizer.json`.
@@ -33,6 +35,7 @@ def load(
         slots: The maximum number of texts that run together.
         max_waiting: The maximum number of texts that wait for a slot.
         draft: A smaller decoder with the same tokenizer, from `load`, which proposes tokens, as in `generate`.
+        adapters: Folders of LoRA adapters that PEFT saved, by name: `decoder.generate(..., adapter="name")`.
         ignore: Fields of `config.json` to ignore.
 
     Returns:
@@ -57,5 +60,6 @@ def load(
         slots=slots,
         max_waiting=max_waiting,
         draft=draft,
+        adapters=adapters,
         ignore=ignore,
     )

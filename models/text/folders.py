@@ -90,21 +90,38 @@ class Folder:
 
 def _decoder(
     folder: Folder, *, cache: int | None, session: InferenceSession | None,
-    dtype: str | None, ignore: Collection[str], **options: Any,
+    dtype: str | None, ignore: Collection[str], adapters: Mapping[str, str | os.PathLike[str]], **options: Any,
 ) -> TextDecoder:  # fmt: skip
     tokenizer = folder.tokenizer()
     generation = folder.fields("generation_config.json")
     ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
     end = tokenizer.token_to_id(folder.special_tokens().get("eos_token", ""))
     eos = [*(ends if isinstance(ends, list) else [ends]), end]
-    graph = decoder.build(Config.read(folder.config, ignore), folder.weights(), cache=cache, last_tokens=True)
-    return TextDecoder(
+    config = Config.read(folder.config, ignore)
+    graph = decoder.build(config, folder.weights(), cache=cache, last_tokens=True, adapters=_targets(adapters))
+    result = TextDecoder(
         folder.name, loaded(graph, session, dtype), tokenizer,
         template=folder.chat_template(),
         eos=[token for token in eos if type(token) is int],
         sampling={name: generation[name] for name in ("temperature", "top_k", "top_p") if generation.get(name)},
         **options,
     )  # fmt: skip
+    result.adapters |= {name: result.model.adapter(path) for name, path in adapters.items()}
+    return result
+
+
+def _targets(adapters: Mapping[str, str | os.PathLike[str]]) -> set[str]:
+    """Return the ends of names of the layers that adapters change. Raises `ModelError` for a regular expression."""
+    result: set[str] = set()
+    for path in adapters.values():
+        targets = _config.content_of(os.path.join(path, "adapter_config.json")).get("target_modules")
+        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
+            raise ModelError(
+                f"load: the target_modules of {os.fsdecode(path)!r:.200} are {targets!r:.80}, not a list of names",
+                help='list the layers in its adapter_config.json: "target_modules": ["q_proj", "v_proj"]',
+            )
+        result.update(targets)
+    return result
 
 
 def loaded(graph: Any, session: InferenceSession | None, dtype: str | None) -> Model:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import models
 from graphcore.errors import FeedError, ModelError
-from graphcore.models import llama
-from tests.support.decoders import CACHE, LLAMA, alone, build_model, drawn, some
+from graphcore.models import gpt2, llama
+from tests.support.decoders import CACHE, GPT2, LLAMA, alone, build_model, drawn, some
 from tests.support.graphs import Array
+from tests.support.text_folders import folder
 from tests.support.waiting import PATIENCE
 
 ENDS = ("q_proj", "v_proj", "down_proj")
@@ -72,9 +73,28 @@ def test_tokens_are_those_of_merged_weights(seed: int | None) -> None:
     chosen = None if seed is None else adapter(seed)
     for options in ({}, {"lookup": 6}, {"draft": build_model("llama")}):
         for prompt in (drawn(3, 9), drawn(4, 5, words=3) * 4):
-            got = models.generate(adapted(), prompt, 20, adapter=chosen, **options)  # type: ignore[arg-type]
+            got = models.generate(adapted(), prompt, 20, adapter=chosen, **options)
             assert got.tolist() == want(seed, prompt, 20)
     assert want(1, drawn(3, 9), 20) != want(2, drawn(3, 9), 20) != want(None, drawn(3, 9), 20)
+
+
+def test_gpt2_has_transposed_weights_and_a_fused_layer() -> None:
+    weights, random = some(gpt2.shapes(GPT2)), np.random.default_rng(0)
+    graph = gpt2.build(GPT2, weights, cache=CACHE, adapters=["c_attn", "mlp.c_proj"])
+    model: Any = gc.InferenceSession().load(graph)
+    chosen = {
+        name: random.normal(0, 0.4, [int(dim) if dim.is_static else 2 for dim in type_.shape]).astype(np.float32)
+        for name, type_ in model.inputs.optional.items()
+    }
+    assert len(chosen) == 4 * GPT2.layers
+    changed = dict(weights)
+    for name in [name for name in chosen if name.endswith("lora_A")]:
+        module = name.removesuffix(".lora_A")
+        changed[f"{module}.weight"] = weights[f"{module}.weight"] + chosen[name] @ chosen[f"{module}.lora_B"]
+    merged = gc.InferenceSession().load(gpt2.build(GPT2, changed, cache=CACHE))
+    want = models.generate(merged, drawn(3, 9), 20).tolist()
+    assert models.generate(model, drawn(3, 9), 20, adapter=model.adapter(chosen)).tolist() == want
+    assert models.generate(model, drawn(3, 9), 20).tolist() == alone("gpt2", drawn(3, 9), 20) != want
 
 
 def test_each_prompt_of_a_list_has_the_adapter() -> None:
@@ -112,13 +132,37 @@ def test_prefixes_are_shared_by_texts_of_one_adapter() -> None:
         assert [each.result(PATIENCE).tolist() for each in requests] == [want(n, prompt, 6) for n in (1, 2)]
 
 
+def peft(path: Path, seed: int, **config: Any) -> Path:
+    """Write the adapter as PEFT does."""
+    path.mkdir()
+    tensors = {f"base_model.model.{name}.weight": array.T.copy() for name, array in arrays(seed).items()}
+    gc.save_tensors(path / "adapter_model.safetensors", tensors)
+    fields = {"peft_type": "LORA", "r": 4, "lora_alpha": 4, "rank_pattern": RANKS, "alpha_pattern": RANKS}
+    (path / "adapter_config.json").write_text(json.dumps(fields | {"target_modules": ENDS} | config))
+    return path
+
+
 def test_adapter_of_peft_is_scaled_and_transposed(tmp_path: Path) -> None:
-    tensors = {f"base_model.model.{name}.weight": array.T.copy() for name, array in arrays(1).items()}
-    gc.save_tensors(tmp_path / "adapter_model.safetensors", tensors)
-    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 4, "rank_pattern": RANKS, "alpha_pattern": RANKS}
-    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    got = models.generate(adapted(), drawn(3, 9), 20, adapter=adapted().adapter(tmp_path))
+    got = models.generate(adapted(), drawn(3, 9), 20, adapter=adapted().adapter(peft(tmp_path / "one", 1)))
     assert got.tolist() == merged(1, drawn(3, 9), 20)
+    double = peft(tmp_path / "two", 1, lora_alpha=8, alpha_pattern={name: 2 * rank for name, rank in RANKS.items()})
+    twice = {name: array * (2 if name.endswith("lora_B") else 1) for name, array in arrays(1).items()}
+    got = models.generate(adapted(), drawn(3, 9), 20, adapter=adapted().adapter(double))
+    assert got.tolist() == models.generate(adapted(), drawn(3, 9), 20, adapter=twice).tolist()
+
+
+def test_folder_is_loaded_with_adapters_by_name(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    paths = {"one": peft(tmp_path / "one", 1), "two": peft(tmp_path / "two", 2)}
+    with models.load(folder(tmp_path / "base"), adapters=paths) as decoder:
+        names = [None, "one", "two"]
+        texts = [decoder.generate("Hello", max_tokens=20, adapter=name).text for name in names]
+        assert len(set(texts)) == 3
+        requests = [decoder.submit("Hello", max_tokens=20, adapter=name) for name in names]
+        assert [request.result(PATIENCE).text for request in requests] == texts
+    peft(tmp_path / "pattern", 1, target_modules=".*_proj")
+    with pytest.raises(ModelError, match="not a list of names"):
+        models.load(tmp_path / "base", adapters={"pattern": tmp_path / "pattern"})
 
 
 def test_quantised_decoder_takes_adapters() -> None:
@@ -131,7 +175,7 @@ def test_quantised_decoder_takes_adapters() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("ends", [["q_proj", "nothing"], ["proj"], "q_proj"], ids=repr)
+@pytest.mark.parametrize("ends", [["q_proj", "nothing"], ["proj"], ["embed_tokens"], "q_proj"], ids=repr)
 def test_names_without_layers_are_refused(ends: Any) -> None:
     with pytest.raises(ModelError, match="adapters: no layer's name ends with"):
         llama.build(LLAMA, adapters=ends)
