@@ -23,14 +23,15 @@ from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
-from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
+from graphcore.runtime.lowering.build.casts import Casts
 from graphcore.runtime.lowering.decompositions.rows import WIDE_FLOATS, keeps_half, keeps_kernel, may_be_replaced
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.runtime.lowering.dtypes import sequences, small_floats
 from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
 from graphcore.runtime.lowering.passes import Summary, kinds_of
 from graphcore.runtime.lowering.select import Selector, keeps
 from graphcore.runtime.lowering.targets.compute_dtypes import MOVES, PROMOTIONS
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, kernel_dtype
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
@@ -141,7 +142,7 @@ class Legaliser(Policy[Rewrite]):
         if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         call = OpCall(node.op_type, inputs, stored_types, dict(attributes), node.domain)
-        self._selector.keeps_kernels = is_read and chosen_dtype(call) in WIDE_FLOATS
+        self._selector.keeps_kernels = is_read and kernel_dtype(call.op, inputs, call.types) in WIDE_FLOATS
         results = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
             return results
@@ -403,12 +404,11 @@ def _shape_of(type_: TensorType) -> Shape:
 
 def _move_axis(b: Builder, x: Symbol, axis: int, to: int) -> Symbol:
     """Move an axis of a tensor."""
-    if axis == to:
+    if axis == to:  # also of a list, or of a tensor of unknown rank
         return x
-    assert isinstance(x.type, TensorType)
-    order = [i for i in range(len(x.type.shape)) if i != axis]
+    order = [i for i in range(x.rank) if i != axis]
     order.insert(to, axis)
-    return b.op("Transpose", x, shape=_shape([x.type.shape[i] for i in order]), perm=order)
+    return transpose(b, x, order)
 
 
 def _refuse_gathered_strings(node: Node) -> None:

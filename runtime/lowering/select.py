@@ -10,12 +10,12 @@ from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, LegalNode, OpCall, fold
-from graphcore.runtime.lowering.build.casts import NARROW, chosen_dtype, compute_in
+from graphcore.runtime.lowering.build.casts import NARROW, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS, WITH_KERNELS
 from graphcore.runtime.lowering.decompositions.rows import TargetRows, keeps_half, keeps_kernel, replace_call, rows_of
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
-from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.targets.legality import Legality, kernel_dtype
 from graphcore.runtime.lowering.targets.releases import table_of
 from graphcore.support.source_lines import line_of
 from graphcore.types.dtypes import DType
@@ -34,12 +34,7 @@ def keeps(rules: Legality, op_type: str, dtype: DType, operand: Type | None = No
     if not rules.decomposes:
         return True
     table = rows_of(rules)
-    if (op_type, dtype) not in table.rows:
-        return True
-    needed = table.needed.get((op_type, dtype))
-    if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
-        return False
-    return not needed(operand, result)
+    return (op_type, dtype) not in table.rows or table.spares((op_type, dtype), operand, result)
 
 
 class Selector:
@@ -63,7 +58,7 @@ class Selector:
         """Build a call on storage dtypes from operators that the target computes correctly."""
         op_type, inputs, types, attributes, domain = call
         rules = b.rules
-        dtype = chosen_dtype(call)
+        dtype = kernel_dtype(op_type, inputs, types)
         decomposes = rules.decomposes
         special = replace_call(b, call) if decomposes else None
         if special is not None:
@@ -92,7 +87,7 @@ class Selector:
 
     def replacement(self, b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
         """Build the replacement of a missing kernel for another replacement; return None if the kernel exists."""
-        dtype = chosen_dtype(call)
+        dtype = kernel_dtype(call.op, call.inputs, call.types)
         if dtype is None or call.op == "Cast" or not b.rules.lacks(call.op, dtype):
             return None
         return self._without_kernel(b, call, dtype)

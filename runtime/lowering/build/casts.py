@@ -407,18 +407,13 @@ def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
 # Computing an operator in another dtype than that of its operands.
 
 
-def chosen_dtype(call: OpCall) -> DType | None:
-    """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
-    return kernel_dtype(call.op, call.inputs, call.types)
-
-
 def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False) -> tuple[Symbol, ...]:
     """Build a call in another dtype: cast the operands whose dtype selects the kernel, and cast the results back.
 
     by_bits: reinterpret their bits as the other dtype instead of casting.
     """
     op_type, inputs, types, attributes, _ = call
-    operand_dtype = present(chosen_dtype(call))
+    operand_dtype = present(kernel_dtype(op_type, inputs, types))
     casts = b.casts
     integers = operand_dtype.is_integer and operand_dtype.bits <= 16 and dtype.is_integer
     narrow = b.fast and operand_dtype in NARROW

@@ -14,6 +14,7 @@ from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
+from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
@@ -388,9 +389,7 @@ def _sum_lone_labels(b: Builder, x: Symbol, labels: tuple[str, ...], lone: list[
         )
         x = b.native("Einsum", x, shape=_shape(shape), equation=diagonal)
     axes = [_axis(order, label, x.rank) for label in lone]
-    shape = [d for axis, d in enumerate(x.shape) if axis not in axes]
-    total = b.op("ReduceSum", x, b.vector(axes), shape=_shape(shape), keepdims=0)
-    return total, tuple(label for label in order if label not in lone)
+    return reduced(b, "ReduceSum", x, axes), tuple(label for label in order if label not in lone)
 
 
 def _axis(labels: tuple[str, ...], label: str, rank: int) -> int:

@@ -10,7 +10,7 @@ from graphcore.errors import GraphError
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import nan_along
-from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import places, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -41,8 +41,7 @@ def hardmax(b: Builder, call: OpCall) -> Replacement:
         longer = _shape([d + 1 if a == axis else d for a, d in enumerate(x.shape)])
         filled = b.op("Pad", x, pads, b.scalar(float("-inf"), x.dtype), shape=longer, mode="constant")
     place = b.op("ArgMax", filled, dtype=DType.int64, shape=reduced_shape, axis=axis, keepdims=1)
-    counted = reshaped(b, count_up(b, length(b, x, axis)), [-1, *[1] * (x.rank - 1 - axis)])
-    is_maximum = b.op("Equal", symbol(b, counted), place, dtype=DType.bool, shape=x.shape)
+    is_maximum = b.op("Equal", places(b, x, axis), place, dtype=DType.bool, shape=x.shape)
     return b.native_cast(is_maximum, x.dtype)
 
 

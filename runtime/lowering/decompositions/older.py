@@ -15,7 +15,7 @@ from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpC
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
-from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import places, reshaped, shape_of, symbol
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.lowering.targets.traps import met_by_files, of_kernel
 from graphcore.types.dims import Dim
@@ -33,21 +33,14 @@ def tensor_scatter(b: Builder, call: OpCall) -> Replacement:
         return None
     rank = past.rank
     axis = call.attributes.get("axis", -2) % rank
-    ends = b.native("Squeeze", size_of(b, update, axis), b.vector([0]), shape=_shape([]))
-    length = update.shape[axis]
-    places = b.native("Range", b.scalar(0, _I64), ends, b.scalar(1, _I64), dtype=_I64, shape=_shape([length]))
-    dims = [Dim(1)] * rank
-    dims[axis] = length
-    places = b.native("Reshape", places, b.vector([-1 if a == axis else 1 for a in range(rank)]), shape=_shape(dims))
+    indices = places(b, update, axis)
     if starts is not None:
-        first = b.cast(starts, _I64)
-        firsts = _shape([past.shape[0], *[Dim(1)] * (rank - 1)])
-        first = b.native("Reshape", first, b.vector([-1, *[1] * (rank - 1)]), shape=firsts)
-        places = b.native("Add", places, first)
+        first = symbol(b, reshaped(b, b.cast(starts, _I64), [-1, *[1] * (rank - 1)]))
+        indices = b.native("Add", indices, first)
     if call.attributes.get("mode", "linear") == "circular":
-        places = b.op("Mod", places, size_of(b, past, axis), shape=places.shape)
-    places = b.native("Expand", places, shape_of(b, update), shape=update.shape)
-    return b.op("ScatterElements", past, places, update, shape=call.shape, axis=axis)
+        indices = b.op("Mod", indices, size_of(b, past, axis), shape=indices.shape)
+    indices = b.native("Expand", indices, shape_of(b, update), shape=update.shape)
+    return b.op("ScatterElements", past, indices, update, shape=call.shape, axis=axis)
 
 
 # Rows for files: for releases that no session runs on, and optimisers that sessions disable.

@@ -42,21 +42,35 @@ class _LegalBuilder:
 
 
 def uniform(b: Builder, call: OpCall) -> Replacement:
-    """Compute RandomUniform: in [`low`, `high`)."""
-    return _uniform(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
-
-
-def uniform_like(b: Builder, call: OpCall) -> Replacement:
-    return _uniform(b, shape_of(b, call.inputs[0]), call.types[0], call.attributes)
+    """Compute RandomUniform and RandomUniformLike: in [`low`, `high`)."""
+    dtype, attributes = call.types[0].dtype, call.attributes
+    low, high = float(attributes.get("low", 0.0)), float(attributes.get("high", 1.0))
+    drawn = _unit(b, _sizes(b, call), attributes, dtype, call.shape)
+    if (low, high) != (0.0, 1.0):
+        drawn_dtype = drawn.dtype
+        drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, drawn_dtype)), b.scalar(low, drawn_dtype))
+        narrow = b.cast(drawn, dtype)
+        if low < high:  # the sum may round up to the limit, which is excluded
+            below = float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(low, dtype.numpy)))
+            narrow = b.op("Min", narrow, b.scalar(below, dtype))
+        return narrow
+    return b.cast(drawn, dtype)
 
 
 def normal(b: Builder, call: OpCall) -> Replacement:
-    """Compute RandomNormal by the method of Box and Muller."""
-    return _normal(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
+    """Compute RandomNormal and RandomNormalLike by the method of Box and Muller."""
+    dtype, attributes, sizes = call.types[0].dtype, call.attributes, _sizes(b, call)
+    mean, scale = float(attributes.get("mean", 0.0)), float(attributes.get("scale", 1.0))
+    drawn_dtype = F64 if dtype is F64 else F32
+    drawn = counter.normal(_LegalBuilder(b), _places(b, sizes, attributes), drawn_dtype)
+    drawn = b.native("Reshape", drawn, sizes, shape=call.shape, allowzero=1)
+    drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, drawn_dtype)), b.scalar(mean, drawn_dtype))
+    return b.cast(drawn, dtype)
 
 
-def normal_like(b: Builder, call: OpCall) -> Replacement:
-    return _normal(b, shape_of(b, call.inputs[0]), call.types[0], call.attributes)
+def _sizes(b: Builder, call: OpCall) -> Symbol:
+    """Return the sizes of the result: those of an operand, or an attribute."""
+    return shape_of(b, call.inputs[0]) if call.inputs else b.vector(call.attributes["shape"])
 
 
 def bernoulli(b: Builder, call: OpCall) -> Replacement:
@@ -95,31 +109,6 @@ def multinomial(b: Builder, call: OpCall) -> Replacement:
     ones = b.cast(passed, F64)
     indices = b.op("ReduceSum", ones, b.vector([2]), shape=drawn_shape, keepdims=0)
     return b.cast(indices, call.types[0].dtype)
-
-
-def _uniform(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
-    dtype = type_.dtype
-    low, high = float(attributes.get("low", 0.0)), float(attributes.get("high", 1.0))
-    drawn = _unit(b, shape, attributes, dtype, type_.shape)
-    if (low, high) != (0.0, 1.0):
-        drawn_dtype = drawn.dtype
-        drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, drawn_dtype)), b.scalar(low, drawn_dtype))
-        narrow = b.cast(drawn, dtype)
-        if low < high:  # the sum may round up to the limit, which is excluded
-            below = float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(low, dtype.numpy)))
-            narrow = b.op("Min", narrow, b.scalar(below, dtype))
-        return narrow
-    return b.cast(drawn, dtype)
-
-
-def _normal(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
-    dtype = type_.dtype
-    mean, scale = float(attributes.get("mean", 0.0)), float(attributes.get("scale", 1.0))
-    drawn_dtype = F64 if dtype is F64 else F32
-    drawn = counter.normal(_LegalBuilder(b), _places(b, shape, attributes), drawn_dtype)
-    drawn = b.native("Reshape", drawn, shape, shape=type_.shape, allowzero=1)
-    drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, drawn_dtype)), b.scalar(mean, drawn_dtype))
-    return b.cast(drawn, dtype)
 
 
 def _places(b: Builder, shape: Symbol, attributes: dict[str, Any]) -> Places:

@@ -8,6 +8,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ops.recurrent import MAX_UNROLLED_STEPS
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import older
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -24,17 +25,10 @@ def batch_second(b: Builder, call: OpCall) -> Replacement:
     operands = list(call.inputs)
     for i in (0, 5, 6):  # X, initial_h, initial_c
         if i < len(operands) and operands[i] is not None:
-            operands[i] = _transpose(b, operands[i], [1, 0, 2])
+            operands[i] = transpose(b, operands[i], [1, 0, 2])
     types = [_transposed_type(t, [1, 2, 0, 3] if i == 0 else [1, 0, 2]) for i, t in enumerate(call.types)]
     results = b.legal(call._replace(inputs=operands, types=types, attributes={**call.attributes, "layout": 0}))
-    return tuple(
-        _transpose(b, m, [2, 0, 1, 3] if i == 0 else [1, 0, 2], t.shape)
-        for i, (m, t) in enumerate(zip(results, call.types, strict=True))
-    )
-
-
-def _transpose(b: Builder, x: Symbol, order: list[int], shape: Shape | None = None) -> Symbol:
-    return b.op("Transpose", x, shape=shape or _shape([x.shape[a] for a in order]), perm=order)
+    return tuple(transpose(b, m, [2, 0, 1, 3] if i == 0 else [1, 0, 2]) for i, m in enumerate(results))
 
 
 def _transposed_type(type_: TensorType, order: list[int]) -> TensorType:
@@ -110,7 +104,7 @@ class _Cell:
     def weigh(self, w: Symbol, r: Symbol, bias: Symbol | None, peepholes: Symbol | None) -> None:
         """Split the weights by gate."""
         count = _GATES[self._op]
-        self._w, self._r = ([_transpose(self._b, g, [1, 0]) for g in self._gates(s, count)] for s in (w, r))
+        self._w, self._r = ([transpose(self._b, g, [1, 0]) for g in self._gates(s, count)] for s in (w, r))
         parts = self._gates(bias, 2 * count) if bias is not None else [None] * (2 * count)
         self._bias_w, self._bias_r = parts[:count], parts[count:]
         self._peepholes = self._gates(peepholes, 3) if peepholes is not None else [None] * 3

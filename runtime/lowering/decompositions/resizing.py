@@ -23,7 +23,7 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     times,
     transpose,
 )
-from graphcore.runtime.lowering.decompositions.windows import total
+from graphcore.runtime.lowering.decompositions.windows import gathered, reduced, total
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -175,7 +175,7 @@ def _along(
         rounding, shift = _ROUNDED[attributes.get("nearest_mode", "round_prefer_floor")]
         index = cast(b, calculate(b, rounding, calculate(b, "Add", at, shift)), DType.int64)
         index = calculate(b, "Max", calculate(b, "Min", index, last), 0)
-        resized = _gathered(b, x, axis, symbol(b, index))
+        resized = gathered(b, x, axis, symbol(b, index))
     else:
         sources, weights = _taps(b, at, axis_length, factor, attributes)
         index = calculate(b, "Max", calculate(b, "Min", sources, last), 0)
@@ -183,7 +183,7 @@ def _along(
             inside = calculate(b, "Equal", index, sources)
             weights = calculate(b, "Where", inside, weights, 0.0)
             weights = calculate(b, "Div", weights, _row_sums(b, weights))
-        parts = _gathered(b, x, axis, symbol(b, index))
+        parts = gathered(b, x, axis, symbol(b, index))
         column = symbol(b, weights)
         trailing = x.rank - 1 - axis
         if trailing:
@@ -199,11 +199,6 @@ def _along(
             other = b.scalar(value if x.dtype.is_float else int(value), x.dtype)
             resized = b.op("Where", spread, other, resized, dtype=x.dtype, shape=resized.shape)
     return resized
-
-
-def _gathered(b: Builder, x: Symbol, axis: int, index: Symbol) -> Symbol:
-    shape = _shape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
-    return b.op("Gather", x, index, shape=shape, axis=axis)
 
 
 def _row_sums(b: Builder, weights: Number) -> Number:
@@ -295,8 +290,8 @@ def grid_sample(b: Builder, call: OpCall) -> Replacement:
     pixels = reshape(b, moved, [times(b, [batch, area]), channels])
     first = reshaped(b, calculate(b, "Mul", count_up(b, batch), area), [-1, 1, 1])
     index = symbol(b, calculate(b, "Add", index, first))
-    shape = _shape([*index.shape, pixels.shape[1]])
-    values = b.op("Gather", pixels, index, shape=shape, axis=0)
+    values = gathered(b, pixels, 0, index)
+    shape = values.shape
     if call.attributes.get("padding_mode", "zeros") == "zeros":
         mask = b.op("Unsqueeze", symbol(b, outside), b.vector([3]), shape=_shape([*index.shape, Dim(1)]))
         values = b.op("Where", mask, b.scalar(0, x.dtype), values, dtype=x.dtype, shape=shape)
@@ -369,29 +364,25 @@ def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
     x, regions = call.inputs
     dtype = x.dtype
     rows, columns = (Dim(n) for n in call.attributes["pooled_shape"])
-    count, channels, width = regions.shape[0], x.shape[1], x.shape[3]
+    count = regions.shape[0]
     corners = b.cast(regions, F64)
     batch = b.native("Gather", corners, b.scalar(0, DType.int64), shape=_shape([count]), axis=1)
     pooled = b.op("Gather", x, b.cast(batch, DType.int64), shape=_shape([count, *x.shape[1:]]), axis=0)
     scaled = b.native("Mul", corners, b.scalar(call.attributes.get("spatial_scale", 1.0), F64))
     size = b.native("Add", b.native("Abs", scaled), b.scalar(0.5, F64))
     whole = b.native("Mul", b.native("Sign", scaled), b.native("Floor", size))
-    low = b.scalar(-np.inf, dtype)
-
-    inside = _inside(b, whole, 2, int(rows), x, 2)
-    mask = b.native("Unsqueeze", inside, b.vector([1, 4]), shape=_shape([count, _ONE, rows, x.shape[2], _ONE]))
-    wide = b.op("Unsqueeze", pooled, b.vector([2]), shape=_shape([count, channels, _ONE, *x.shape[2:]]))
-    wide = b.op("Where", mask, wide, low, dtype=dtype)
-    pooled = b.op("ReduceMax", wide, b.vector([3]), shape=_shape([count, channels, rows, width]), keepdims=0)
-    filled = _any(b, mask, 3, [count, _ONE, rows, _ONE])
-
-    inside = _inside(b, whole, 1, int(columns), x, 3)
-    mask = b.native("Unsqueeze", inside, b.vector([1, 2]), shape=_shape([count, _ONE, _ONE, columns, width]))
-    wide = b.op("Unsqueeze", pooled, b.vector([3]), shape=_shape([count, channels, rows, _ONE, width]))
-    wide = b.op("Where", mask, wide, low, dtype=dtype)
-    pooled = b.op("ReduceMax", wide, b.vector([4]), shape=_shape([count, channels, rows, columns]), keepdims=0)
-    filled = b.native("And", filled, _any(b, mask, 4, [count, _ONE, _ONE, columns]))
-    return b.op("Where", filled, pooled, b.scalar(0.0, dtype), dtype=dtype, shape=call.shape)
+    filled = []
+    for axis, column, parts, missing in ((2, 2, rows, [1, 4]), (3, 1, columns, [1, 2])):
+        inside = _inside(b, whole, column, int(parts), x, axis)
+        dims = [count, _ONE, parts, x.shape[2], _ONE] if axis == 2 else [count, _ONE, _ONE, parts, x.shape[3]]
+        mask = b.native("Unsqueeze", inside, b.vector(missing), shape=_shape(dims))
+        shape = _shape([*pooled.shape[:axis], _ONE, *pooled.shape[axis:]])
+        wide = b.op("Unsqueeze", pooled, b.vector([axis]), shape=shape)
+        wide = b.op("Where", mask, wide, b.scalar(-np.inf, dtype), dtype=dtype)
+        pooled = reduced(b, "ReduceMax", wide, [axis + 1])
+        filled.append(b.cast(reduced(b, "ReduceMax", b.cast(mask, DType.uint8), [axis + 1]), DType.bool))
+    has_pixels = b.native("And", *filled)
+    return b.op("Where", has_pixels, pooled, b.scalar(0.0, dtype), dtype=dtype, shape=call.shape)
 
 
 def _inside(b: Builder, corners: Symbol, column: int, parts: int, x: Symbol, axis: int) -> Symbol:
@@ -414,10 +405,3 @@ def _inside(b: Builder, corners: Symbol, column: int, parts: int, x: Symbol, axi
     shape = _shape([count, Dim(parts), x.shape[axis]])
     not_after = b.native("Less", pixels, last, dtype=DType.bool, shape=shape)
     return b.native("And", b.native("Not", before), not_after, shape=shape)
-
-
-def _any(b: Builder, mask: Symbol, axis: int, shape: list[Dim]) -> Symbol:
-    """Return a mask that is true where any element is true along the axis."""
-    maximum = b.op("ReduceMax", b.cast(mask, DType.uint8), b.vector([axis]), shape=_shape(shape),
-                 keepdims=0)  # fmt: skip
-    return b.cast(maximum, DType.bool)

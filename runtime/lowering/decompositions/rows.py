@@ -145,8 +145,8 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("ImageDecoder",), (DType.uint8,), "neural.refuse_image_decoder"),
         (("RandomUniform",), _FLOATS, "random.uniform"),
         (("RandomNormal",), _FLOATS, "random.normal"),
-        (("RandomUniformLike",), _STORED, "random.uniform_like"),
-        (("RandomNormalLike",), _STORED, "random.normal_like"),
+        (("RandomUniformLike",), _STORED, "random.uniform"),
+        (("RandomNormalLike",), _STORED, "random.normal"),
         (("Bernoulli",), _FLOATS, "random.bernoulli"),
         (("Multinomial",), _FLOATS, "random.multinomial"),
     ]
@@ -213,6 +213,13 @@ class TargetRows:
     rows: Mapping[tuple[str, DType], Decomposition]
     own: Mapping[tuple[str, DType], Decomposition]
     needed: Needed
+
+    def spares(self, key: tuple[str, DType], operand: Type | None, result: Type | None) -> bool:
+        """Return True if a row is not needed, by the types of the first operand and the result."""
+        needed = self.needed.get(key)
+        if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+            return False
+        return not needed(operand, result)
 
 
 @functools.cache
@@ -282,12 +289,7 @@ def keeps_half(
     wide = op_type, DType.float32
     if (op_type, dtype) in target_rows.rows:
         return False
-    if wide not in target_rows.rows or op_type in AS_WRITTEN:
-        return True
-    needed = target_rows.needed.get(wide)
-    if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
-        return False
-    return not needed(operand, result)
+    return wide not in target_rows.rows or op_type in AS_WRITTEN or target_rows.spares(wide, operand, result)
 
 
 def keeps_kernel(rules: Legality, op_type: str, dtype: DType, operand: Type | None) -> bool:

@@ -108,6 +108,11 @@ def count_up(b: Builder, count: Number) -> Number:
     return b.native("Range", zero, end, one, dtype=DType.int64, shape=_shape([dim_of(count)]))
 
 
+def places(b: Builder, x: Symbol, axis: int) -> Symbol:
+    """Return 0, 1, ... along an axis as int64, in a shape that broadcasts with `x`."""
+    return symbol(b, reshaped(b, count_up(b, length(b, x, axis)), [-1, *[1] * (x.rank - 1 - axis)]))
+
+
 def vector(b: Builder, numbers: Sequence[Number | int]) -> Symbol:
     """Return scalars as an int64 vector: the target of a Reshape, the pads of a Pad."""
     scalars = [np.asarray(n, np.int64) if isinstance(n, int) else n for n in numbers]

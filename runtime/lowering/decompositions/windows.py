@@ -123,9 +123,13 @@ def table(b: Builder, there: Number, window: Window) -> Number:
 
 def unfolded(b: Builder, x: Symbol, axis: int, window: Window) -> Symbol:
     """Split a padded axis into two: the windows, and the elements of each."""
-    chosen = symbol(b, table(b, length(b, x, axis), window))
-    shape = _shape([*x.shape[:axis], *chosen.shape, *x.shape[axis + 1 :]])
-    return b.op("Gather", x, chosen, shape=shape, axis=axis)
+    return gathered(b, x, axis, symbol(b, table(b, length(b, x, axis), window)))
+
+
+def gathered(b: Builder, x: Symbol, axis: int, index: Symbol) -> Symbol:
+    """Return the elements of an axis at an index, whose axes replace it."""
+    shape = _shape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
+    return b.op("Gather", x, index, shape=shape, axis=axis)
 
 
 def pooled(b: Builder, x: Symbol, axis_windows: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
@@ -173,9 +177,7 @@ def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, si
     index = calculate(b, "Add", calculate(b, "Mul", tap_indices, places), place)
     end = calculate(b, "Mul", taps, places)
     chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, end))
-    shape = _shape([*flat.shape[: axis - 1], *chosen.shape, *flat.shape[axis:]])
-    parts = b.op("Gather", flat, chosen, shape=shape, axis=axis - 1)
-    return total(b, parts, axis)
+    return total(b, gathered(b, flat, axis - 1, chosen), axis)
 
 
 def total(b: Builder, x: Symbol, axis: int, keepdims: bool = False) -> Symbol:

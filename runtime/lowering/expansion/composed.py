@@ -85,7 +85,7 @@ def _is_supported(node: Node) -> bool:
     q, k, v, mask, past_key, past_value, lengths = _pad_to_seven(node.inputs)
     attributes = node.attributes
     operands = [s for s in (q, k, v, past_key, past_value) if s is not None]
-    if len({s.dtype for s in operands}) > 1 or any(s.type.shape.is_ranked and _is_empty(s) for s in (q, k, v)):
+    if len({s.dtype for s in operands}) > 1 or any(s.type.shape.is_ranked and 0 in s.shape for s in (q, k, v)):
         return False
     if any(attributes.get(name, -1) >= 0 for name in NEWER):
         return False
@@ -97,22 +97,12 @@ def _is_supported(node: Node) -> bool:
         return False
     if attributes.get("qk_matmul_output_mode", 0) == _MASKED_SCORES and len(node.outputs) > 3:
         return False
-    if past_key is not None and (past_value is None or lengths is not None):
-        return False
-    if past_key is None and past_value is not None:
+    if (past_key is None) != (past_value is None) or (past_key is not None and lengths is not None):
         return False
     if mask is None:
         return True
-    ranks_known = all(s.type.shape.is_ranked for s in (q, k, mask) if s is not None)
-    return ranks_known and (past_key is None or past_key.type.shape.is_ranked) and _is_mask(mask, q)
-
-
-def _is_empty(symbol: Symbol) -> bool:
-    return any(d.value == 0 for d in symbol.shape)
-
-
-def _is_mask(mask: Symbol, q: Symbol) -> bool:
-    return mask.rank <= 4 and mask.dtype in (DType.bool, q.dtype)
+    ranks_known = all(s.type.shape.is_ranked for s in (q, k, mask, past_key) if s is not None)
+    return ranks_known and mask.rank <= 4 and mask.dtype in (DType.bool, q.dtype)
 
 
 def _keys(k: Symbol, past: Symbol | None) -> Dim:

@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
 from graphcore.runtime.lowering.decompositions.rearranging import top_k_floats as top_k_by_bits
 from graphcore.runtime.lowering.decompositions.reductions import extreme_floats
-from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import length, places, reshaped, symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -28,12 +28,6 @@ F64, I32, I64 = DType.float64, DType.int32, DType.int64
 
 _MAX_SORTED_AT_ONCE = 512
 """Axes up to this size are sorted in one step, equal keys in the order of their positions."""
-
-
-def _places(b: Builder, x: Symbol, axis: int) -> Symbol:
-    """Return 0, 1, ... along an axis as int64, in a shape that broadcasts with `x`."""
-    counted = count_up(b, length(b, x, axis))
-    return symbol(b, reshaped(b, counted, [-1, *[1] * (x.rank - 1 - axis)]))
 
 
 def extreme(b: Builder, call: OpCall) -> Replacement:
@@ -68,8 +62,8 @@ def argument(b: Builder, call: OpCall) -> Replacement:
     is_best = b.op("Equal", x, best, dtype=DType.bool, shape=x.shape)
     if x.dtype.is_float:
         is_best = b.native("Or", is_best, b.native("IsNaN", x, dtype=DType.bool), shape=x.shape)
-    places = b.native_cast(_places(b, x, axis), F64)
-    chosen = b.native("Where", is_best, places, b.scalar(2.0**53, F64), dtype=F64, shape=x.shape)
+    indices = b.native_cast(places(b, x, axis), F64)
+    chosen = b.native("Where", is_best, indices, b.scalar(2.0**53, F64), dtype=F64, shape=x.shape)
     first = b.native("ReduceMin", chosen, axes, shape=call.shape, keepdims=call.attributes.get("keepdims", 1))
     return b.native_cast(first, I64)
 
@@ -84,10 +78,10 @@ def top_k_integers(b: Builder, call: OpCall) -> Replacement:
 
 def _top_k_keys(b: Builder, x: Symbol, k: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
     """Return the indices of the first int64 numbers, which have at most 32 bits."""
-    places = _places(b, x, attributes["axis"])
+    low = places(b, x, attributes["axis"])
     if attributes.get("largest", 1):
-        places = b.native("Sub", b.scalar((1 << 31) - 1, I64), places)
-    keys = b.native("Add", b.native("Mul", x, b.scalar(1 << 31, I64)), places, shape=x.shape)
+        low = b.native("Sub", b.scalar((1 << 31) - 1, I64), low)
+    keys = b.native("Add", b.native("Mul", x, b.scalar(1 << 31, I64)), low, shape=x.shape)
     _, indices = b.emit_many("TopK", (keys, k), [type_, type_], attributes)
     return indices
 
