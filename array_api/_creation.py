@@ -334,13 +334,9 @@ def arange(
     if not is_integer:
         return compute(_steps, count, float(first), float(stride), target)
     for value in (first, first + (count - 1) * stride):
-        _check_holds("arange", value, target)
+        if target.is_integer and not target.min <= value <= target.max:
+            raise DTypeError(f"arange: {value} is out of range for {target}", help="choose a wider dtype")
     return compute(_whole_steps, count, first, stride, target)
-
-
-def _check_holds(op: str, value: int | float, dtype: DType) -> None:
-    if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise DTypeError(f"{op}: {value} is out of range for {dtype}", help="choose a wider dtype")
 
 
 def _whole_steps(count: int, start: int, step: int, dtype: DType) -> Symbol:

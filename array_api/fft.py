@@ -157,7 +157,7 @@ def fftn(
             and axes differ.
         norm: As for `fft`.
     """
-    return _along("fftn", ops.fft, _complex("fftn", x), s, axes, norm)
+    return _each(ops.fft, _complex("fftn", x), _axes("fftn", x, s, axes), norm)
 
 
 @function
@@ -165,7 +165,7 @@ def ifftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
     """Return the inverse of `fftn`. Arguments are those of `fftn`."""
-    return _along("ifftn", ops.ifft, _complex("ifftn", x), s, axes, norm)
+    return _each(ops.ifft, _complex("ifftn", x), _axes("ifftn", x, s, axes), norm)
 
 
 @function
@@ -270,17 +270,6 @@ def _half(op: str, x: Symbol, n: int | None, axis: int, norm: Norm) -> Symbol:
             help="fft and ifft take complex numbers" if x.dtype.is_complex else "cast it: astype(x, float32)",
         )
     return ops.complex(*ops.as_real(ops.rfft(x, n, axis, norm)))
-
-
-def _along(
-    op: str,
-    transform: Callable[..., Symbol],
-    x: Symbol,
-    s: Sequence[int] | None,
-    axes: Sequence[int] | None,
-    norm: Norm,
-) -> Symbol:
-    return _each(transform, x, _axes(op, x, s, axes), norm)
 
 
 def _each(transform: Callable[..., Symbol], x: Symbol, axes: Sequence[tuple[int, int | None]], norm: Norm) -> Symbol:

@@ -51,7 +51,7 @@ def integers(value: Any) -> Array | None:
         return None
     if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in array.ravel()):
         return None
-    return _each(int, array)
+    return each(int, array)
 
 
 def least_dtype(array: Array) -> DType:
@@ -94,12 +94,12 @@ def wrapped(array: Array, dtype: DType) -> Array:
 
 def of_floats(array: Array, target: DType) -> Array:
     """Return float64 values as Python ints: truncated, saturated to the range of `target`, 0 for NaN."""
-    return _each(lambda x: _truncated(float(x), int(target.min), int(target.max)), array)
+    return each(lambda x: _truncated(float(x), int(target.min), int(target.max)), array)
 
 
 def cast_integers(array: Array, target: DType) -> Array:
     """Return integers of any width as integers modulo 2^bits of `target`, or as bools."""
-    integers = _each(int, array)
+    integers = each(int, array)
     if target.kind is Kind.bool:
         return np.asarray(integers != 0, np.bool_)
     low = wrapped(integers, target)
@@ -111,9 +111,9 @@ def scaled(array: Array) -> tuple[Array, Array]:
 
     The values have three bits more than float64; the last one is set if lower bits were dropped.
     """
-    integers = _each(int, array)
-    shifts = _each(lambda x: max(0, x.bit_length() - 56), integers).astype(np.int64)
-    return _each(_shortened, integers).astype(np.int64), shifts
+    integers = each(int, array)
+    shifts = each(lambda x: max(0, x.bit_length() - 56), integers).astype(np.int64)
+    return each(_shortened, integers).astype(np.int64), shifts
 
 
 def _shortened(value: int) -> int:
@@ -131,5 +131,6 @@ def _truncated(value: float, least: int, greatest: int) -> int:
     return min(max(int(value), least), greatest)
 
 
-def _each(function: Any, array: Array) -> Array:
+def each(function: Any, array: Array) -> Array:
+    """Return an object array of the results of a function for each element."""
     return np.asarray(np.frompyfunc(function, 1, 1)(array), object)

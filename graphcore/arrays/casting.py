@@ -183,13 +183,9 @@ def _odd_float32(array: Array) -> Array:
     else:
         whole = array.astype(object)
         near = array.astype(np.float32)
-        exact = np.asarray(_integers(near) == whole, bool)
-        above = np.asarray(abs(_integers(near)) > abs(whole), bool)
+        near_integers = big_integers.each(int, near.astype(np.float64))
+        exact = np.asarray(near_integers == whole, bool)
+        above = np.asarray(abs(near_integers) > abs(whole), bool)
     bits = near.view(np.uint32)
     odd = np.where(exact | np.isnan(near), bits, (bits - above.astype(np.uint32)) | np.uint32(1))
     return odd.astype(np.uint32).view(np.float32)
-
-
-def _integers(array: Array) -> Array:
-    """Return integral float values as Python ints."""
-    return np.asarray(np.frompyfunc(int, 1, 1)(array.astype(np.float64)), object)

@@ -189,20 +189,11 @@ def _cast(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Tens
     return cast_array(arrays[0], source, type_.dtype)
 
 
-def _chosen(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    return np.where(*arrays).astype(arrays[1].dtype, copy=False) if arrays[1].dtype == arrays[2].dtype else None
-
-
 def _reshaped(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
     if not type_.shape.is_static:
         return None
     shape = tuple(type_.shape.static_dims)
     return np.reshape(arrays[0], shape) if math.prod(shape) == arrays[0].size else None
-
-
-def _expanded(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    shape = np.broadcast_shapes(arrays[0].shape, tuple(int(d) for d in arrays[1]))
-    return np.broadcast_to(arrays[0], shape)
 
 
 def _gathered(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -264,11 +255,15 @@ _FOLDS: dict[str, Fold] = {
     "LessOrEqual": _compared(np.less_equal),
     "GreaterOrEqual": _compared(np.greater_equal),
     "IsNaN": _is_nan,
-    "Where": _chosen,
+    "Where": lambda arrays, dtypes, attributes, type_: (
+        np.where(*arrays).astype(arrays[1].dtype, copy=False) if arrays[1].dtype == arrays[2].dtype else None
+    ),
     "Cast": _cast,
     "BitCast": _viewed,
     **dict.fromkeys("Identity Reshape Flatten Squeeze Unsqueeze".split(), _reshaped),
-    "Expand": _expanded,
+    "Expand": lambda arrays, dtypes, attributes, type_: np.broadcast_to(
+        arrays[0], np.broadcast_shapes(arrays[0].shape, tuple(map(int, arrays[1])))
+    ),
     "Transpose": lambda arrays, dtypes, attributes, type_: np.asarray(np.transpose(arrays[0], attributes.get("perm"))),
     "Concat": lambda arrays, dtypes, attributes, type_: np.concatenate(arrays, axis=attributes["axis"]),
     "Gather": _gathered,

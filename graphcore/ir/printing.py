@@ -54,7 +54,9 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
         for kind, s in zip(kinds, graph._inputs, strict=True)
     ]
     rows += [(f"{indent}weight  {s}", _line_of(s)) for s in graph.weights.values()]
-    for node in _visible_nodes(graph):
+    for node in graph.nodes:
+        if graph.memory.expressions and any(map(is_swallowed, node.outputs)):
+            continue  # a longer expression has absorbed its terms
         rows.append((f"{indent}{_node_line(node, called)}", str(node.line or "")))
         for key, value in node.attributes.items():
             if _is_body(value):
@@ -66,15 +68,6 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
 def _default(graph: Graph, symbol: Symbol) -> str:
     array = graph._defaults.get(symbol.given_name or "")
     return "" if array is None else f" = {symbol.dtype}{list(array.shape)}"
-
-
-def _visible_nodes(graph: Graph) -> list[Node]:
-    """Return the nodes, without sums and products whose terms a longer expression has absorbed."""
-    return (
-        [n for n in graph.nodes if not any(map(is_swallowed, n.outputs))]
-        if graph.memory.expressions
-        else [*graph.nodes]
-    )
 
 
 def _is_body(value: object) -> bool:

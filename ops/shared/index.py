@@ -167,7 +167,11 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
         try:
             return operator.index(item)
         except TypeError:
-            raise _invalid_index(name, x, item) from None
+            raise DTypeError(
+                f"{name}: {item!r} is not an index" + (": positions are integers" if isinstance(item, float) else ""),
+                operands={"x": x},
+                help="an index is an int, a slice, `...`, None, or an array or Symbol of integers or bools",
+            ) from None
     symbol = x.graph.build.operand(item, name, "index")
     if symbol.dtype is DType.bool:
         if not symbol.rank:
@@ -245,12 +249,4 @@ def _bool_scalar(name: str, x: Symbol) -> DTypeError:
         f"{name}: a bool scalar is not an index",
         operands={"x": x},
         help="select with ops.where, or give a mask with the dims of the axes that it indexes",
-    )
-
-
-def _invalid_index(name: str, x: Symbol, item: Any) -> DTypeError:
-    return DTypeError(
-        f"{name}: {item!r} is not an index" + (": positions are integers" if isinstance(item, float) else ""),
-        operands={"x": x},
-        help="an index is an int, a slice, `...`, None, or an array or Symbol of integers or bools",
     )

@@ -33,7 +33,7 @@ def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block
         others = [a for a in range(x.rank) if a != axis]
         values, *rest = _int8(x, others) if symmetric else _asymmetric(x, others, 255)
         ends = _shape([] if axis is None else [x.shape[axis]])
-        return values, *(e.emit("Reshape", s, _flat(x, axis), shape=ends) for s in rest)
+        return values, *(_reshaped(s, [-1] * len(ends), ends) for s in rest)
     *leading, last = x.shape
     count = int(last) // block
     split = _shape([*leading, Dim(count), Dim(block)])
@@ -42,10 +42,6 @@ def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block
     numbers = e.emit("Reshape", values, e.ints(x, [*[0] * len(leading), int(last)]), shape=x.shape)
     results = [numbers, *(e.squeeze(s, -1) for s in rest)]
     return tuple(e.cast(s, DType.uint4) if s.dtype is DType.uint8 else s for s in results)
-
-
-def _flat(x: Symbol, axis: int | None) -> Symbol:
-    return e.ints(x, [] if axis is None else [-1])
 
 
 def _extreme(op_type: str, x: Symbol, axes: Sequence[int]) -> Symbol:

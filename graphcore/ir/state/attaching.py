@@ -94,8 +94,8 @@ class Memory(Generic[Symbol]):
 
     def copy(self) -> Memory[Symbol]:
         """Return a copy of the caches, but for the places of dims, which are found again."""
-        names = [each.name for each in fields(self) if each.name != "dim_places"]
-        return Memory(**{name: dict(getattr(self, name)) for name in names})
+        copies: Any = {e.name: dict(getattr(self, e.name)) for e in fields(self) if e.name != "dim_places"}
+        return Memory(**copies)
 
     # Invalidation after an edit of the graph
 

@@ -157,7 +157,7 @@ def cast(symbol: Symbol, target: DType, attributes: Mapping[str, Any]) -> Symbol
     graph = symbol.graph
     source = symbol.dtype
     if target in _FLOAT8 and source not in _FLOAT8 and attributes.get("saturate", 1):
-        wide = graph.build.cast(symbol, _clip_dtype(source))
+        wide = graph.build.cast(symbol, source if source in (DType.float32, DType.float64) else DType.float32)
         limit = float(target.max)
         bounds = (graph.build.scalar(-limit, wide.dtype), graph.build.scalar(limit, wide.dtype))
         symbol = graph.build.emit("Clip", (wide, *bounds), wide.type)
@@ -194,11 +194,6 @@ _EXPONENTS = {
     DType.uint64: DType.float64,
 }
 """The dtypes of exponents that the kernels of Pow accept with a base of another dtype."""
-
-
-def _clip_dtype(dtype: DType) -> DType:
-    """Return a float dtype with enough range and precision to clip to float8."""
-    return dtype if dtype in (DType.float32, DType.float64) else DType.float32
 
 
 # Operators of onnxruntime in ONNX's own domain that ONNX does not have, or only since a later opset.
