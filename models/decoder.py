@@ -124,6 +124,7 @@ def angles(config: Config, positions: int, *, is_local: bool = False) -> tuple[A
             has_scales = "mscale" in scaling and "mscale_all_dim" in scaling
             attention = scales[0] / scales[1] if has_scales else 0.1 * math.log(factor) + 1
     if kind == "longrope":
+        factor = factor or config.positions / original
         frequencies = frequencies / np.array(scaling["long_factor" if positions > original else "short_factor"])
         attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
     attention = scaling.get("attention_factor", attention)

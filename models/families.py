@@ -498,13 +498,11 @@ def _values(
     size = fields["head_dim"] if has_size else width // heads
     positions = fields["max_position_embeddings"] or 2048
     rope = fields.get("rope_parameters")
-    windowed: Any = None
     if isinstance(rope, Mapping) and "full_attention" in rope:  # for each kind of layers
         windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
-        require(isinstance(windowed, Mapping) and isinstance(rope, Mapping), "rope_parameters lacks a kind of layers")
-        fields["rope_local_base_freq"] = windowed.get("rope_theta")
-        require({*windowed} <= {"rope_theta", "rope_type"}, f"rope_parameters of windows are {dict(windowed)!r:.200}")
-        fields["rope_parameters"] = rope
+        is_plain = isinstance(windowed, Mapping) and {*windowed} <= {"rope_theta", "rope_type"}
+        require(is_plain, f"rope_parameters of layers with a window are {windowed!r:.200}, not a rope_theta")
+        fields |= {"rope_local_base_freq": windowed.get("rope_theta"), "rope_parameters": rope}
     partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
     partial = fields.get("partial_rotary_factor") if partial is None else partial
     is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
@@ -589,17 +587,14 @@ def _rope(fields: Mapping[str, Any], positions: int, rotated: int) -> tuple[floa
     names, others = parameters
     if kind in ("yarn", "longrope"):
         rope.setdefault("original_max_position_embeddings", fields.get("original_max_position_embeddings") or positions)
-        if kind == "longrope":
-            rope.setdefault("factor", positions / rope["original_max_position_embeddings"])
         rope = {name: value for name, value in rope.items() if value is not None}
     require({*names} <= {*rope} <= {*names, *others}, f"rope of type {kind!r} has {sorted(rope)}, not {sorted(names)}")
     numbers = [value for name, value in rope.items() if name not in ("short_factor", "long_factor", "truncate")]
     factors = [rope[name] for name in ("short_factor", "long_factor") if name in rope]
     is_valid = all(isinstance(each, (list, tuple)) and len(each) == rotated // 2 for each in factors)
     require(is_valid, f"short_factor and long_factor must have {rotated // 2} numbers each")
-    is_valid = all(
-        type(v) in (int, float) and 0 < v < math.inf for v in (*numbers, *(v for each in factors for v in each))
-    )
+    numbers += [value for each in factors for value in each]
+    is_valid = all(type(value) in (int, float) and 0 < value < math.inf for value in numbers)
     require(is_valid, f"rope of type {kind!r} has {rope!r:.200}, not numbers above 0")
     require(rope.get("original_max_position_embeddings", 2) >= 2, "original_max_position_embeddings must be 2 or more")
     require(

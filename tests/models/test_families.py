@@ -20,6 +20,8 @@ from graphcore.models.families import Config
 from tests.support.decoders import some
 from tests.support.graphs import Array
 
+pytestmark = pytest.mark.releases
+
 DATA = json.loads((Path(__file__).parents[1] / "data" / "families.json").read_text())
 CASES: dict[str, Any] = DATA["cases"]
 TOLERANCE = 1e-4

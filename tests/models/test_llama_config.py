@@ -107,6 +107,11 @@ def test_unknown_field_is_passed_over_when_asked_to() -> None:
             {"rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1] * 8}},
             "must have 8 numbers",
         ),
+        ({"rope_parameters": {"full_attention": {}, "sliding_attention": {"factor": 2}}}, "layers with a window are"),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": "9"}},
+            "numbers above",
+        ),
         ({"model_type": "gemma"}, "model_type is 'gemma'; supported is gemma2, .*qwen3_moe"),
         ({"rope_scaling": {"rope_type": ["linear"]}}, "rope_type is"),
         ({"rope_scaling": {"rope_type": "linear"}}, r"has \[\], not \['factor'\]"),

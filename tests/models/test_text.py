@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphcore import models
+from graphcore import load_tensors, models, save_tensors
 from graphcore.errors import FeedError, ModelError, RunCancelledError, RunError
 from graphcore.models import TextDecoder
 from graphcore.models.text import chat
@@ -358,7 +358,14 @@ def test_links_of_a_cache_are_followed(tmp_path: Path) -> None:
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "main"
     blobs.mkdir()
     snapshot.mkdir(parents=True)
-    for path in folder(blobs).iterdir():
+    weights = load_tensors(folder(blobs) / "model.safetensors")
+    parts = {f"model-{number}.safetensors": list(weights)[number::2] for number in range(2)}
+    for name, names in parts.items():
+        save_tensors(blobs / name, {each: weights[each] for each in names})
+    index = {"weight_map": {each: name for name, names in parts.items() for each in names}}
+    (blobs / "model.safetensors.index.json").write_text(json.dumps(index))
+    (blobs / "model.safetensors").unlink()
+    for path in blobs.iterdir():
         (snapshot / path.name).symlink_to(Path("..", "..", "blobs", path.name))
     with models.load(snapshot) as decoder:
         assert len(decoder.generate("Hello", max_tokens=2).tokens) == 2
