@@ -502,7 +502,7 @@ def _values(
         windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
         is_plain = isinstance(windowed, Mapping) and {*windowed} <= {"rope_theta", "rope_type"}
         require(is_plain, f"rope_parameters of layers with a window are {windowed!r:.200}, not a rope_theta")
-        fields |= {"rope_local_base_freq": windowed.get("rope_theta"), "rope_parameters": rope}
+        fields |= {"rope_local_base_freq": dict(windowed or ()).get("rope_theta"), "rope_parameters": rope}
     partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
     partial = fields.get("partial_rotary_factor") if partial is None else partial
     is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
