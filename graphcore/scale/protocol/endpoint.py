@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
+from graphcore.scale.protocol.description import openapi, page
 from graphcore.scale.protocol.infer import decode_request, decompress, encode_response, from_text, tensors_of
 from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, failure, problem
 from graphcore.support.escaping import suggestion
@@ -26,6 +27,10 @@ MAX_BYTES = 64 << 20
 
 VERSION = "1"
 _HEADER_LENGTH = "inference-header-content-length"
+_PAGE_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+}
 _EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
 
@@ -107,6 +112,13 @@ class Endpoint:
                 if not self.is_ready:
                     raise ProtocolError("the server is closing", status=503)
                 return self._text(method, path, decompress(headers, body, self.max_bytes))
+            case ["openapi.json"]:
+                _require(method, "GET")
+                return completed(as_json(openapi(self.models.values())))
+            case []:
+                _require(method, "GET")
+                text = page(self.models.values(), headers.get("host", "127.0.0.1"))
+                return completed(Response(200, text.encode(), _PAGE_HEADERS))
             case ["v2"]:
                 _require(method, "GET")
                 return completed(as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
