@@ -5,7 +5,7 @@
 A float32 perceptron of 24 layers made with onnx.helper, its weights inside of the file; the same with external weights;
 and graphs of 20, 10,000 and 50,000 small nodes: loaded as they are; but for the last read, beside what the onnx package
 takes to parse, check and infer them, and loaded through a Graph, as models are that have to be lowered. The 20 tell
-what a load costs whatever the model.
+what a load costs whatever the model. Memory is the proportional set size of a process after the first result.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from benchmarks.timing import Bounds, Ratio, child, compare
 LAYERS, WIDTH = 24, 1024  # 24 x 4 MiB
 FEW, NODES, MANY = 20, 10_000, 50_000
 ROUNDS, LOADS = 5, 5
+KINDS = ("graphcore", "onnxruntime")
+MEMORY_BOUND = 1.3
 LOAD_BOUND = 1.3
 RUN_BOUND = 1.1
 READ_BOUNDS = {FEW: 2.6, NODES: 3.3}  # each node becomes Python objects, unlike in the C++ parser
@@ -82,6 +84,14 @@ def main() -> int:
             assert np.array_equal(ours(x)[0], peer.run(None, {"x": x})[0])
             ran = compare(lambda m=ours: m(x), lambda s=peer: s.run(None, {"x": x}), 41)  # type: ignore[misc]
             bounds.ratio(f"run it, {what}", ran, RUN_BOUND)
+        exported = str(Path(folder) / "exported.onnx")
+        gc.Graph.load(inside).export(exported)
+        for what, path in (("a third-party file", inside), ("a file of graphcore", exported)):
+            sizes = [[child("benchmarks.first_result", kind, path) for _ in range(ROUNDS)] for kind in KINDS]
+            ratio = Ratio.of(*sizes)
+            bounds.figure(
+                f"memory of {what}", ratio.value, MEMORY_BOUND, "x", f"{ratio.ours:.0f} MB to {ratio.peer:.0f}"
+            )
         for count, rounds in ((FEW, 51), (NODES, 5), (MANY, 2)):
             onnx.save(chain(count), small)
             direct = compare(lambda: session.load(small), lambda: _bare(small), rounds, clock=time.process_time)

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The seconds of ours per second of the peer's: the median over rounds. ours, peer: median seconds."""
+    """The seconds of ours per second of the peer's: the median over rounds. ours, peer: median seconds.
+
+    spread: the quartiles of the ratio.
+    """
 
     value: float
     ours: float
     peer: float
+    spread: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, ours: Sequence[float], peer: Sequence[float]) -> Ratio:
+        """Return the ratio of measurements in pairs."""
+        ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        return cls(middle, statistics.median(ours), statistics.median(peer), (low, high))
 
 
 def compare(
@@ -43,8 +54,7 @@ def compare(
             taken = _seconds((ours, peer)[which], clock)
             if number:
                 seconds[which].append(taken)
-    ratios = [a / b for a, b in zip(*seconds, strict=True)]
-    return Ratio(statistics.median(ratios), *map(statistics.median, seconds))
+    return Ratio.of(*seconds)
 
 
 def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> float:
@@ -66,6 +76,8 @@ class Bounds:
         """Check a ratio that must be at most `most`; the seconds are shown divided by `each`."""
         scale = {"us": 1e6, "ms": 1e3}[unit] / each
         detail = f"{ratio.ours * scale:8.2f} {unit} to {ratio.peer * scale:8.2f} {unit}"
+        if ratio.spread is not None:
+            detail += f", quartiles {ratio.spread[0]:.2f} to {ratio.spread[1]:.2f}"
         self.figure(what, ratio.value, most, "x", detail)
 
     def figure(self, what: str, value: float, most: float, unit: str, detail: str = "") -> None:

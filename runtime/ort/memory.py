@@ -20,7 +20,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import bodies, constant_array, operators, walk
+from graphcore.ir.transform.walk import bodies, operators, parts
 from graphcore.types.tensor_types import TensorType
 
 Prepack: TypeAlias = Literal["auto", "on", "off"]
@@ -63,12 +63,9 @@ def gains(graph: Graph) -> bool:
     return has_some and _gains(graph, set())
 
 
-def reordered(graph: Graph) -> Iterator[Array]:
-    """Yield the weights of 4 bits of a lowered graph, of which kernels read only the prepacked copy."""
-    for node in walk(graph):
-        if node.op_type == "MatMulNBits" and node.domain:
-            arrays = (constant_array(s, weights=True, outer=True) for s in node.inputs[1:4])
-            yield from (array for array in arrays if array is not None)
+def constants(graph: Graph) -> Iterator[Array]:
+    """Yield the constants of a lowered graph and its bodies."""
+    return (s.producer.array for part in parts(graph) for s in part.symbols if isinstance(s.producer, Constant))
 
 
 def _gains(graph: Graph, outer: set[int]) -> bool:

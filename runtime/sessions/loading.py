@@ -273,7 +273,7 @@ def _start(plan: LoadPlan, engine: Engine, cache: sessions.OptimisedCache | None
         )
         require_started(session, starter.providers, starter.selection)
         if plan.is_packed:
-            session_memory.release(session_memory.reordered(plan.lowered))
+            session_memory.release(session_memory.constants(plan.lowered))
         return session, (keep, plan.sites)
 
     return start

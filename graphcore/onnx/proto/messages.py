@@ -1,6 +1,6 @@
 """Messages of small models, decoded without the package onnx, with the fields that a direct load reads.
 
-A model with anything unusual is left to onnx: a field twice, text that is not valid UTF-8, numbers out of range.
+A model with anything unusual is left to onnx: a message twice, text that is not valid UTF-8, numbers out of range.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _decode(kind: str, content: memoryview) -> Message:
         wire = content[start] & 7
         if name == "node":
             node_bytes += end - first
-        if (name in values and not is_repeated) or node_bytes > _MAX_NODE_BYTES:
+        if (name in values and field_kind in _CLASSES and not is_repeated) or node_bytes > _MAX_NODE_BYTES:
             raise ValueError
         if not is_repeated:
             values[name] = _value(field_kind, wire, content, first, end)

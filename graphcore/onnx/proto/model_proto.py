@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from graphcore.ir.transform.walk import bodies, parts
 from graphcore.onnx import notes
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
 from graphcore.onnx.proto.value_protos import (
+    LARGE,
     SMALL,
     Chunk,
     External,
@@ -87,7 +88,8 @@ def encode(
     producer = graph.file_fields.model if keeps_fields and graph.file_fields is not None else _PRODUCER
     writer = {} if producer.startswith(_PRODUCER) else {notes.WRITER: __version__}
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata, **writer})
-    body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields))
+    scope = _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields)
+    body = _graph(graph, scope)
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
@@ -100,8 +102,37 @@ def encode(
             metadata(14, properties),
         )
     )
+    if scope.aligned:
+        width = len(nested(7, body)[0])
+        _align(body, scope.aligned, len(head) + width)
+        if len(nested(7, body)[0]) != width:  # the length of the graph takes a byte more
+            _align(body, scope.aligned, len(head) + width + 1)
     return [head, *nested(7, body), *called]
 
+
+_LINE = 64
+"""Contents of large weights begin at multiples of this, so that sessions use them where a file is mapped."""
+
+
+def _align(body: list[Chunk], aligned: Sequence[int], start: int) -> None:
+    """Fill empty chunks before weights so that their contents are aligned. start: the offset of the graph in the file.
+
+    They are values of the field `name`, of which readers take the last: it moves to the end.
+    """
+    if body[_NAME]:
+        body.append(body[_NAME])
+    body[_NAME] = b""
+    for position, after in pairwise((0, *aligned, len(body))):
+        if position:
+            body[position] = b""
+            content = next(i for i in range(position, after) if isinstance(body[i], memoryview))
+            gap = -(start + sum(map(len, body[position:content]))) % _LINE
+            body[position] = block(2, b" " * (gap + _LINE - 2 if gap == 1 else gap - 2)) if gap else b""
+        start += sum(map(len, body[position:after]))
+
+
+_NAME = 1
+"""The position of the name of a graph among its chunks."""
 
 _PRODUCER = text(2, "graphcore")
 
@@ -166,6 +197,8 @@ class _NameScope:
     """The names that values in bodies must differ from: those of the graph and of outer ones."""
     stem: str = ""
     """The start of all prefixes, which no name has."""
+    aligned: list[int] = field(default_factory=list)
+    """The positions of empty chunks before large weights of the graph of a file."""
 
     def name_of(self, symbol: Symbol) -> str:
         """Return the name under which a Symbol of the graph is written."""
@@ -230,6 +263,9 @@ def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
                 content.insert(0, tensors.get(symbol.given_name or "", b""))
             if fields is not None:
                 content.insert(0, _of_constant(producer))
+            if scope.keeps_fields and not prefix and isinstance(content[-1], memoryview) and len(content[-1]) >= LARGE:
+                scope.aligned.append(len(chunks))
+                chunks.append(b"")
             chunks += nested(5, content)  # initializer
     ends = (11, "input", graph.input_symbols), (12, "output", outputs)
     for number, role, symbols in ends:

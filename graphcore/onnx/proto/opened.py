@@ -6,11 +6,14 @@ Only a large message, and what needs a Graph, imports the package onnx: its impo
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
 
 from graphcore.arrays.external_data import Folder, Links, model_bytes
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch
@@ -25,6 +28,8 @@ from graphcore.types.tensor_types import Type
 
 if TYPE_CHECKING:
     import onnx
+
+_ALIGNMENT = 4
 
 
 class Opened:
@@ -62,6 +67,13 @@ class Opened:
         """The content of the graph's large tensors, by position."""
         return self._parsed()[1]
 
+    def is_aligned(self) -> bool:
+        """Return True if most bytes of the large tensors are where kernels can use them, without a copy."""
+        sizes = {True: 0, False: 0}
+        for content in self.large.contents:
+            sizes[np.frombuffer(content, np.uint8).ctypes.data % _ALIGNMENT == 0] += len(content)
+        return sizes[True] >= sizes[False]
+
     def _admit(self, stat: os.stat_result, tensor: str) -> None:
         """Raise an error for a file of external data that must not be read."""
         if (stat.st_dev, stat.st_ino) == self._stamp_at_open[:2]:
@@ -90,8 +102,10 @@ class Opened:
         return now[:2] == self._stamp_at_open[:2] and now != self._stamp_at_open
 
     def forget(self) -> None:
-        """Drop the parsed message; the next use parses it again."""
+        """Drop the parsed message and the pages of the file in memory; the next use reads them again."""
         self._split = None
+        if isinstance(self.content.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.content.obj.madvise(mmap.MADV_DONTNEED)
 
     def whole(self) -> onnx.ModelProto:
         """Return the message with the content of all tensors, not cached. Raises `ModelError`."""

@@ -71,13 +71,19 @@ class Scan(ScannedValues):
         self._multiplies = False
         self._product_bytes = 0
 
-    def run(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None = None) -> bool:
+    def run(
+        self,
+        model: onnx.ModelProto,
+        slim: Callable[[], onnx.ModelProto] | None = None,
+        is_aligned: Callable[[], bool] = lambda: True,
+    ) -> bool:
         """Return True if a model runs without lowering.
 
         model: its large tensors may lack their content. slim: returns the model without that content, for inference.
+        is_aligned: whether a Graph can pass this content by reference.
         """
         self.reason = self._model(model) or self._trail.reason(self.operators)
-        if self.reason is None and self._product_bytes > _MAX_COPIED_BYTES:
+        if self.reason is None and self.is_large and is_aligned():
             self.reason = "weights that a Graph passes by reference"
         if self.reason is None and self.has_unknown_ranks and "Concat" in self.operators:
             if self.rules.has_trap(sizes.RANKS.name):
@@ -85,6 +91,11 @@ class Scan(ScannedValues):
         if self.reason is None and self._filled:
             self.reason = self._empty_value(model, slim)
         return self.reason is None
+
+    @property
+    def is_large(self) -> bool:
+        """True if the weights of products take much memory."""
+        return self._product_bytes > _MAX_COPIED_BYTES
 
     def is_packed(self) -> bool | None:
         """Return True if kernels gain by prepacked weights; None if that depends on shapes."""

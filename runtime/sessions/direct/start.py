@@ -70,7 +70,7 @@ def plan_direct(
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
     scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves, defaults=defaults)
-    if not scan.run(proto, lambda: model.proto):
+    if not scan.run(proto, lambda: model.proto, model.is_aligned):
         return scan.reason or ""
     entries = _packing(scan, prepack)
     if entries is None:
@@ -136,6 +136,8 @@ def _is_third_party(model: onnx.ModelProto) -> bool:
 def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
     """Return the config entries for prepacking; None if it depends on shapes whether prepacking pays."""
     is_packed = prepack == "on" if prepack != "auto" else scan.is_packed()
+    if is_packed and scan.is_large:
+        return {}  # in parallel, originals and packed copies would all be in memory at once
     return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
 
 
