@@ -62,7 +62,7 @@ WORK: dict[str, Work] = {
         ((64, 4096),), ops.fft, lambda x: np.fft.fft(x).astype(np.complex64), lambda torch, x: torch.fft.fft(x), (6, 12)
     ),
     "x * y": Work((LINE, LINE), lambda x, y: x * y, np.multiply, lambda torch, x, y: x * y, (10.0, 9.0), 10),
-    "x / y": Work((LINE, LINE), lambda x, y: x / y, np.divide, lambda torch, x, y: x / y, (9.0, 9.0), 4),
+    "x / y": Work((LINE, LINE), lambda x, y: x / y, np.divide, lambda torch, x, y: x / y, (6.0, 6.0), 4),
     "abs": Work((LINE,), abs, np.abs, lambda torch, x: abs(x), (14.0, 1.6), 4),
     "exp": Work((LINE,), ops.exp, np.exp, lambda torch, x: torch.exp(x), (1.4, 1.4), 2),
     "log": Work((LINE,), ops.log, np.log, lambda torch, x: torch.log(x), (1.4, 1.4), 2),

@@ -22,6 +22,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering import lower
 from tests.support import reference
+from tests.support.graphs import operators_on_newest
 
 pytestmark = pytest.mark.releases
 
@@ -632,3 +633,26 @@ def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
         assert np.signbit(result).tolist() == [False, False, True]
     for result in got[4:]:
         assert np.signbit(result).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float64])
+@pytest.mark.parametrize("shape", [(14, 14), (1, 14), (14,)])
+def test_where_of_compared_numbers_chooses_bits_without_branches(dtype: DType, shape: tuple[int, ...]) -> None:
+    special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 1e-40, -3.5, 2.0**-126]
+    values = np.array([*special, *-np.array(special[5:9])], dtype.numpy)
+    unknown = np.full(1, np.nan, dtype.numpy).view(f"u{dtype.bits // 8}") | 12345  # a NaN with other bits
+    values[3] = unknown.view(dtype.numpy)[0]
+    types = {n: TensorType(dtype, s) for n, s in (("a", shape), ("b", (14,)), ("x", (14, 14)), ("y", (14,)))}
+    graph = Graph("g", types)
+    with graph:
+        condition = graph["a"] > graph["b"]
+        chosen: list[tuple[Any, Any]] = [(graph["x"], graph["y"]), (graph["y"], graph["x"]), (graph["x"], 0.0)]
+        graph.output(*(ops.where(condition, *operands) for operands in chosen))
+    random = np.random.default_rng(0)
+    a, b, x, y = (random.choice(values, t.shape) for t in types.values())
+    results = InferenceSession(intra_op_num_threads=1).load(graph)(a, b, x, y)
+    for result, wanted in zip(
+        results, (np.where(a > b, x, y), np.where(a > b, y, x), np.where(a > b, x, 0)), strict=True
+    ):
+        assert result.tobytes() == wanted.astype(dtype.numpy).tobytes()
+    assert "Where" not in operators_on_newest(graph)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.errors import GraphError
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions import older
@@ -49,8 +49,24 @@ def where_bits(b: Builder, call: OpCall) -> Replacement:
     if not b.rules.views_bits:
         return _where_signed(b, condition, x, y, call.types)
     bits = DType.int32 if dtype is DType.float32 else DType.int64
-    result = b.native(call.op, condition, b.view(x, bits), b.view(y, bits), dtype=bits, shape=call.shape)
+    x, y = b.view(x, bits), b.view(y, bits)
+    if _compares_values(b, condition) and b.rules.allows("BitwiseXor", bits):
+        # The kernel branches for each element: where that is unpredictable it takes three times as long as these four.
+        first, second = sorted((x, y), key=lambda symbol: symbol.id)  # as in the Where of the exchanged operands
+        mask = b.native("Neg", b.native_cast(condition, bits))
+        difference = b.native("BitwiseAnd", b.native("BitwiseXor", first, second), mask)
+        result = b.native("BitwiseXor", y, difference, shape=call.shape)
+    else:
+        result = b.native(call.op, condition, x, y, dtype=bits, shape=call.shape)
     return b.native("BitCast", result, dtype=dtype, to=dtype)
+
+
+def _compares_values(b: Builder, condition: Symbol) -> bool:
+    """Return True for a comparison of floats of which none is a constant."""
+    node = condition.producer
+    if not isinstance(node, Node) or node.op_type not in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+        return False
+    return all(s is not None and s.dtype.is_float and b.array_of(s) is None for s in node.inputs)
 
 
 def _where_signed(b: Builder, condition: Symbol, x: Symbol, y: Symbol, types: Any) -> Symbol:
