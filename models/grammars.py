@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 1 << 15
 """Maximum length of a grammar."""
 
-_LIMITS = {"max_grammar_size": 20_000, "verbose_errors": False}
-"""Limits of llguidance. A grammar of `MAX_CHARACTERS` is compiled or refused within about a second."""
+_LIMITS = {"max_grammar_size": 20_000, "max_lexer_states": 50_000, "verbose_errors": False}
+"""Limits of llguidance. A grammar of `MAX_CHARACTERS` is compiled or refused within about a second, and its states take
+up to 100 MB."""
 
 _JSON = {"whitespace_pattern": r"[ \t\r\n]{0,40}"}
 """Without a bound a model could generate spaces to its last token."""

@@ -91,6 +91,8 @@ def is_idle(decoder: TextDecoder) -> bool:
 def test_models_are_listed(client: Any) -> None:
     assert [each.id for each in client.models.list()] == ["tiny", "vectors"]
     assert client.models.retrieve("tiny").owned_by == "graphcore"
+    with pytest.raises(openai.NotFoundError, match="the model 'a b' does not exist"):
+        client.models.retrieve("a b")
 
 
 def test_chat_answers_as_the_decoder(client: Any, decoder: TextDecoder) -> None:
@@ -225,6 +227,25 @@ def test_forced_call_of_a_tool(client: Any, choice: Any) -> None:
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
+def test_schemas_of_tools_have_definitions_of_their_own(client: Any) -> None:
+    node = {"$ref": "#/$defs/node"}
+    schema = {
+        "$defs": {"node": {"enum": ["x", "y"]}, "text": {"const": '"$ref": "#'}},
+        "type": "object",
+        "properties": {"left": node, "text": {"$ref": "#/$defs/text"}},
+        "required": ["left", "text"],
+        "additionalProperties": False,
+    }
+    tools = [TOOLS[1], {"type": "function", "function": {"name": "tree", "parameters": schema}}]
+    function = {"type": "function", "function": {"name": "tree"}}
+    for choice in (function, "required"):
+        options = {"tools": tools, "tool_choice": choice, "max_tokens": None, "temperature": 1}
+        calls = [chat(client, seed=seed, **options).choices[0].message.tool_calls[0].function for seed in range(3)]
+        trees = [json.loads(call.arguments) for call in calls if call.name == "tree"]
+        assert all(tree["left"] in ("x", "y") and tree["text"] == '"$ref": "#' for tree in trees)
+        assert choice == "required" or len(trees) == 3
+
+
 def test_tools_are_in_the_prompt_and_texts_without_calls_are_content(client: Any, decoder: TextDecoder) -> None:
     want = decoder.chat(HELLO, tools=TOOLS, max_tokens=12)
     answer = chat(client, tools=TOOLS)
@@ -244,6 +265,7 @@ def test_tools_are_in_the_prompt_and_texts_without_calls_are_content(client: Any
         ('Well.\n<tool_call>\n{"name": "b", "arguments": {}}\n</tool_call>', "Well.", [("b", {})]),
         ('<tool_call>{"name": "a", "arguments": {}}</tool_call><tool_call>{"name": "b", "arguments": {}}', "",
          [("a", {}), ("b", {})]),
+        ('{"name": "a", "arguments": "{}"}', "", [("a", {})]),
         ('{"name": "c", "arguments": {}}', None, []),
         ('{"name": "a"}', None, []),
         ('{"name": ["a"], "arguments": {}}', None, []),
@@ -326,6 +348,7 @@ WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
          "messages[0].tool_calls", "JSON"),
         ({"messages": [{"role": "user", "content": "x" * 2000}]}, 400, "messages", "do not fit in a context of 1024"),
         ({"max_tokens": 1024}, 400, "messages", "do not fit in a context of 1024"),
+        ({"messages": [{"role": "user", "content": "x" * 200_000}]}, 400, "messages", "200018 characters do not fit"),
         ({"max_tokens": 0}, 400, "max_tokens", "from 1"),
         ({"max_tokens": True}, 400, "max_tokens", "an integer"),
         ({"temperature": 3}, 400, "temperature", "a number from 0 to 2"),
@@ -440,6 +463,18 @@ def test_refused_part_of_a_request_cancels_the_rest(decoder: TextDecoder) -> Non
     body = {"model": "tiny", "prompt": ["a", [99999]], "max_tokens": 900, "logit_bias": {str(END): -100}}
     assert api.respond("POST", "/v1/completions", json.dumps(body).encode()).result(PATIENCE).status == 400
     until(lambda: is_idle(decoder))
+
+
+def test_decoder_has_metrics_and_generates_tokens(url: str, client: Any, decoder: TextDecoder) -> None:
+    chat(client)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+    connection.request("GET", "/metrics")
+    assert "graphcore_streams" in connection.getresponse().read().decode()
+    body = {"tokens": decoder.encode("once"), "max_new_tokens": 5}
+    connection.request("POST", "/v2/models/tiny/generate", json.dumps(body))
+    tokens = json.loads(connection.getresponse().read())["tokens"]
+    assert tuple(tokens) == decoder.generate("once", max_tokens=5).tokens
+    connection.close()
 
 
 def test_adapters_are_models(decoder: TextDecoder) -> None:

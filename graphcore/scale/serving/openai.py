@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -29,6 +30,10 @@ MAX_TEXTS = 2048
 
 MAX_CHOICES = 64
 """Maximum number of texts of a request, of all prompts together."""
+
+_MAX_TOKEN_CHARACTERS = 128
+"""Longer texts than this for each token of the context are refused before they are split into tokens, which takes a
+second for some millions of characters."""
 
 
 class _Refused(ProtocolError):
@@ -57,7 +62,7 @@ class OpenAI:
     def respond(self, method: str, path: str, body: bytes = b"") -> Future[Response]:
         """Return a future of the response, as `Endpoint.respond`. Errors have the form of the OpenAI API."""
         try:
-            return self._route(method.upper(), path.partition("?")[0].strip("/"), body)
+            return self._route(method.upper(), unquote(path.partition("?")[0].strip("/")), body)
         except Exception as error:
             return completed(failure(error))
 
@@ -143,12 +148,7 @@ class _Texts:
         try:
             for tokens, number in itertools.product(prompts, range(count)):
                 if len(tokens) + (max_tokens or 1) - 1 > decoder.context:
-                    raise _Refused(
-                        f"{len(tokens)} tokens of the prompt and {max_tokens or 1} new ones do not fit in a context of "
-                        f"{decoder.context}",
-                        "messages" if self._is_chat else "prompt", "context_length_exceeded",
-                        help="send a shorter prompt, or a smaller max_tokens",
-                    )  # fmt: skip
+                    raise self._no_room(f"{len(tokens)} tokens of the prompt and {max_tokens or 1} new ones")
                 options["timeout"] = None if deadline is None else max(deadline - time.monotonic(), 1e-3)
                 options["seed"] = None if fields.get("seed") is None else fields["seed"] % (1 << 63) + number
                 self._requests.append(decoder.submit(tokens, **options))
@@ -175,7 +175,7 @@ class _Texts:
             is_tokens = isinstance(each, list) and each and all(type(token) is int for token in each)
             if not is_tokens and not isinstance(each, str):
                 raise _Refused(f"prompt must be texts or lists of tokens, got {each!r:.80}", "prompt")
-        return [self._decoder.encode(each) if isinstance(each, str) else each for each in prompts]
+        return [self._encode(each, True) if isinstance(each, str) else each for each in prompts]
 
     def _chat(self) -> list[list[int]]:
         messages = [_message(each, f"messages[{i}]") for i, each in enumerate(self._fields["messages"])]
@@ -183,7 +183,20 @@ class _Texts:
             raise _Refused("messages is an empty list", "messages", help='send [{"role": "user", "content": "Hello"}]')
         tools = [{"type": "function", "function": each} for each in self._tools.values()]
         prompt = self._decoder.chat_prompt(messages, tools=tools or None)
-        return [self._decoder.encode(prompt, add_special_tokens=False)]
+        return [self._encode(prompt, False)]
+
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        if len(text) > _MAX_TOKEN_CHARACTERS * self._decoder.context:
+            raise self._no_room(f"{len(text)} characters")
+        tokens: list[int] = self._decoder.encode(text, add_special_tokens=add_special_tokens)
+        return tokens
+
+    def _no_room(self, what: str) -> _Refused:
+        return _Refused(
+            f"{what} do not fit in a context of {self._decoder.context} tokens",
+            "messages" if self._is_chat else "prompt", "context_length_exceeded",
+            help="send a shorter prompt, or a smaller max_tokens",
+        )  # fmt: skip
 
     def _constraints(self) -> list[Any]:
         bias, results = self._fields.get("logit_bias", {}), []
@@ -208,7 +221,7 @@ class _Texts:
             names: list[Any] = [function.get("name")] if isinstance(function, dict) else [*self._tools]
             if not names or not {*names} <= {*self._tools} or (function is None and choice != "required"):
                 raise _Refused(f"tool_choice is {choice!r:.80}, which is not one of the tools", "tool_choice")
-            return {"anyOf": [_call_schema(self._tools[name]) for name in names]}, "tools"
+            return {"anyOf": [_call_schema(self._tools[name], f"#/anyOf/{i}") for i, name in enumerate(names)]}, "tools"
         schema = format.get("json_schema", {})
         schema = {"json_object": {"type": "object"}, "json_schema": schema.get("schema")}.get(str(format.get("type")))
         if schema is None and format.get("type") != "text":
@@ -313,8 +326,10 @@ def _tools(tools: list[Any]) -> dict[str, Fields]:
     return {function["name"]: function for function in functions if function is not None}
 
 
-def _call_schema(function: Fields) -> Fields:
-    arguments = function.get("parameters") or {"type": "object"}
+def _call_schema(function: Fields, place: str) -> Fields:
+    """Return the schema of a call. place: of the schema, for references in that of the arguments."""
+    text = json.dumps(function.get("parameters") or {"type": "object"})
+    arguments = json.loads(text.replace('"$ref": "#', f'"$ref": "{place}/properties/arguments'))
     properties = {"name": {"const": function["name"]}, "arguments": arguments}
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
@@ -326,7 +341,8 @@ def _calls(text: str, tools: Mapping[str, Fields]) -> tuple[str, list[Fields]]:
         values = [json.loads(source) for source in marked or [text]]
         for call in itertools.chain(*(value if isinstance(value, list) else [value] for value in values)):
             arguments = call["arguments"] if "arguments" in call else call["parameters"]
-            function = {"name": tools[call["name"]]["name"], "arguments": json.dumps(arguments, ensure_ascii=False)}
+            source = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            function = {"name": tools[call["name"]]["name"], "arguments": source}
             calls.append({"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function})
     except (KeyError, TypeError, ValueError, RecursionError):
         return text, []
@@ -369,7 +385,7 @@ def _checked(fields: object, path: str) -> Fields:
     for name, value in fields.items():
         if name not in parameters:
             raise _Refused(
-                f"unknown parameter: {name!r:.80}", name, "unknown_parameter", help=suggestion(name, parameters)
+                f"unknown parameter: {name!r:.80}", name[:80], "unknown_parameter", help=suggestion(name, parameters)
             )
         kind = parameters[name]
         if value is not None and not _fits(value, kind):

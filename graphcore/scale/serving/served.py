@@ -29,8 +29,8 @@ def is_text(model: object) -> bool:
 class Serving:
     """Models that are served. `close()` runs waiting requests and ends the threads.
 
-    models: of the Open Inference Protocol. text: responds to requests of the OpenAI API for models that take text, such
-    as `TextDecoder`, whose owner closes them; None if there are none.
+    models: of the Open Inference Protocol. text: responds to requests of the OpenAI API for models that take text,
+    which their owner closes; None if there are none.
     """
 
     def __init__(
@@ -57,9 +57,11 @@ class Serving:
         self.text: Respond | None = OpenAI(texts, timeout=timeout).respond if texts else None
         for name, model in models.items():
             if name in texts:
-                continue
-            if model._model_buffers:
-                self._add_decoder(name, model, slots, max_waiting)
+                if hasattr(model, "streams"):
+                    self._add_decoder(name, model.streams)
+            elif model._model_buffers:
+                self._servers.append(Streams(model, slots, max_waiting=max_waiting))
+                self._add_decoder(name, self._servers[-1])
             else:
                 self._add(name, model, max_batch, max_wait_ms, max_waiting)
 
@@ -76,10 +78,7 @@ class Serving:
         served = Served(name, inputs, outputs, submit, lambda: batcher.metrics.prometheus(), optional=optional)
         self.models.append(served)
 
-    def _add_decoder(self, name: str, model: Model, slots: int, max_waiting: int) -> None:
-        streams = Streams(model, slots, max_waiting=max_waiting)
-        self._servers.append(streams)
-
+    def _add_decoder(self, name: str, streams: Any) -> None:
         def generate(arguments: Mapping[str, Any]) -> Tokens:
             unknown = sorted(arguments.keys() - _OPTIONS)
             if unknown:
