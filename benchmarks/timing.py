@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,14 @@ class Ratio:
     value: float
     ours: float
     peer: float
-    spread: tuple[float, float] | None = None
+    spread: tuple[float, float] | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, ours: Sequence[float], peer: Sequence[float]) -> Ratio:
         """Return the ratio of measurements in pairs."""
         ratios = [a / b for a, b in zip(ours, peer, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-        return cls(middle, statistics.median(ours), statistics.median(peer), (low, high))
+        return cls(middle, statistics.median(ours), statistics.median(peer), spread=(low, high))
 
 
 def compare(

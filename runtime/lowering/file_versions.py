@@ -298,9 +298,8 @@ class _WriteVersions(Policy[Rewrite]):
             step = row(node.op_type, node.domain, newer.version)
             if older is None or not takes_types(older, node) or (step is not None and not step.fits(read)):
                 raise refusal(node, opset)
-            results = step.change(read) if step is not None else None
-            if results is not None:
-                return results
+            if step is not None:
+                step.change(read)
         return rewrite.new.build.emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
 
 
