@@ -44,13 +44,14 @@ endif
 INSTALL   = sh tools/install.sh $(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-quick test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers release clean
+.PHONY: help demo test test-all test-quick test-wheel test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers release clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run a sample of the tests, another one for each commit; SAMPLE=seed repeats one"
 	@echo "make test-all    run every test; SHARD=1/4: a quarter of them; REST=1: those that make test left out"
 	@echo "make test-quick  run the tests of what changed; FILES=\"ops/math.py\": of these files"
+	@echo "make test-wheel  build a wheel of the last commit without links, install it for PYTHON, and run tests with it; SHARD=1/4: a quarter of them"
 	@echo "make test-browser    run the tests of the page of a graph; installs Playwright, and Chromium where there is none"
 	@echo "make test-ray    run the tests of docs/howto/batch_jobs.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
@@ -83,6 +84,11 @@ test-all: $(VENV)/.dev-stamp
 
 test-quick: $(VENV)/.dev-stamp
 	$(PY) -m tests.quick $(FILES)
+
+# The folders whose tests need the package, but not its sources.
+test-wheel:
+	sh tools/test_wheel.sh $(or $(PYTHON),python3) -n 2 -m releases $(if $(SHARD),--shard $(SHARD)) \
+	  $(addprefix tests/,array_api lowering onnx ops quantization runtime)
 
 # A browser of the system is used where there is one; tests/support/browser.py looks for it.
 test-browser: $(VENV)/.browser-stamp
