@@ -16,19 +16,12 @@ ACTIVATIONS = {"silu": "silu", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", 
 """The activation of a Config, "silu" or the `approximate` argument of `ops.gelu`, by its name in configurations."""
 
 _LLAMA_NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
+    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,15 +305,22 @@ def _activation(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 _GEMMA = {"norm": "rms1", "activation": "tanh", "post_norms": True}
-_GEMMA_FIELDS = (
-    "sliding_window sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping"
-)
 _GEMMA_NAMES = {
     "post_attention_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
-_GEMMA_ACT = {"hidden_activation": ("gelu_pytorch_tanh",), "hidden_act": ("gelu_pytorch_tanh",)}
+_GEMMA_USUAL: dict[str, Any] = {
+    "also": "sliding_window sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping "
+    "final_logit_softcapping",
+    "fixed": {
+        "hidden_activation": ("gelu_pytorch_tanh",), "hidden_act": ("gelu_pytorch_tanh",),
+        "use_bidirectional_attention": (False, None),
+    },
+    "ignored": "cache_implementation",
+    "num_key_value_heads": 4, "head_dim": 256, "tie_word_embeddings": True, "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+}  # fmt: skip
 _NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 _MOE_NAMES = {
     "ffn_gate_inp": "mlp.gate",
@@ -334,31 +334,17 @@ _MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise sl
 _WINDOW = " sliding_window use_sliding_window max_window_layers"
 
 GPT2 = {
-    "norm": "layer",
-    "gated": False,
-    "fused": True,
-    "learnt_positions": True,
-    "biases": "qkvo",
-    "mlp_biases": True,
+    "norm": "layer", "gated": False, "fused": True, "learnt_positions": True, "biases": "qkvo", "mlp_biases": True,
     "activation": "tanh",
     "layout": Layout(
         {
-            "token_embd": "transformer.wte",
-            "position_embd": "transformer.wpe",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-            "attn_norm": "ln_1",
-            "ffn_norm": "ln_2",
-            "attn_qkv": "attn.c_attn",
-            "attn_output": "attn.c_proj",
-            "ffn_up": "mlp.c_fc",
-            "ffn_down": "mlp.c_proj",
+            "token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f",
+            "output": "lm_head", "attn_norm": "ln_1", "ffn_norm": "ln_2", "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
         },
-        "transformer.h",
-        "gpt2",
-        transposed=True,
+        "transformer.h", "gpt2", transposed=True,
     ),
-}
+}  # fmt: skip
 """The blocks of GPT-2."""
 
 FAMILIES = {
@@ -382,19 +368,14 @@ FAMILIES = {
         max_position_embeddings=32_768, max_window_layers=28, use_sliding_window=False, sliding_window=4096,
     ),
     "gemma2": _family(
-        "gemma2", {**_GEMMA, "layout": _layout("gemma2", **_GEMMA_NAMES)}, _gemma,
-        also=_GEMMA_FIELDS,
-        fixed={**_GEMMA_ACT, "use_bidirectional_attention": (False, None)}, ignored="cache_implementation",
-        num_key_value_heads=4, head_dim=256, max_position_embeddings=8192, tie_word_embeddings=True,
-        query_pre_attn_scalar=256, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
-        sliding_window_pattern=2,
+        "gemma2", {**_GEMMA, "layout": _layout("gemma2", **_GEMMA_NAMES)}, _gemma, **_GEMMA_USUAL,
+        max_position_embeddings=8192, sliding_window_pattern=2, attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0,
     ),
     "gemma3_text": _family(
         "gemma3_text", {**_GEMMA, "head_norms": True, "layout": _layout("gemma3", **_GEMMA_NAMES, **_NORMS)}, _gemma,
-        also=_GEMMA_FIELDS + " rope_local_base_freq",
-        fixed={**_GEMMA_ACT, "use_bidirectional_attention": (False, None)}, ignored="cache_implementation",
-        num_key_value_heads=4, head_dim=256, max_position_embeddings=131_072, tie_word_embeddings=True,
-        query_pre_attn_scalar=256, sliding_window=4096, sliding_window_pattern=6, rope_theta=1_000_000.0,
+        **_GEMMA_USUAL | {"also": _GEMMA_USUAL["also"] + " rope_local_base_freq"},
+        max_position_embeddings=131_072, sliding_window_pattern=6, rope_theta=1_000_000.0,
         rope_local_base_freq=10_000.0,
     ),
     "phi3": _family(
@@ -412,10 +393,8 @@ FAMILIES = {
         required="vocab_size n_positions n_embd n_layer n_head",
         optional="n_inner layer_norm_epsilon activation_function tie_word_embeddings",
         fixed={
-            "scale_attn_weights": (True,),
-            "scale_attn_by_inverse_layer_idx": (False,),
-            "add_cross_attention": (False,),
-            "is_encoder_decoder": (False,),
+            "scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,),
+            "add_cross_attention": (False,), "is_encoder_decoder": (False,),
         },
         ignored="n_ctx resid_pdrop embd_pdrop attn_pdrop summary_type summary_use_proj summary_activation "
         "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn gradient_checkpointing",
@@ -427,15 +406,10 @@ FAMILIES = {
             "norm": "layer", "gated": False, "fused": True, "mlp_biases": True,
             "layout": Layout(
                 {
-                    "token_embd": "gpt_neox.embed_in",
-                    "output_norm": "gpt_neox.final_layer_norm",
-                    "output": "embed_out",
-                    "attn_norm": "input_layernorm",
-                    "ffn_norm": "post_attention_layernorm",
-                    "attn_qkv": "attention.query_key_value",
-                    "attn_output": "attention.dense",
-                    "ffn_up": "mlp.dense_h_to_4h",
-                    "ffn_down": "mlp.dense_4h_to_h",
+                    "token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm",
+                    "output": "embed_out", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+                    "attn_qkv": "attention.query_key_value", "attn_output": "attention.dense",
+                    "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
                 },
                 "gpt_neox.layers", "gptneox", interleaved=True,
             ),
