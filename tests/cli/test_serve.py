@@ -86,6 +86,7 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(pair: str) -> None
             subprocess.run(["kill", "-9", before[-1]], check=True)
             until(lambda: before[-1] not in (now := children.read_text().split()) and len(now) == len(before))
         assert [_ask(address, "/v2/models/pair/infer", _request(1))[0] for _ in range(8)] == [200] * 8
+        until(lambda: all(_metric(address, "completed_total") == "8" for _ in range(4)))  # whichever worker answers
         program.terminate()
         assert program.communicate(timeout=PATIENCE) == ("", "")
         assert program.returncode == 0
@@ -105,19 +106,21 @@ def test_request_that_runs_is_answered_after_ctrl_c(tmp_path: Path) -> None:
             target=lambda: results.append(_ask(address, "/v2/models/slow/infer", _request(4, 128, 128))[0])
         )
         thread.start()
-        until(lambda: not thread.is_alive() or _is_taken(address))
+        until(lambda: not thread.is_alive() or _metric(address, "submitted_total") == "1")
         program.send_signal(signal.SIGINT)
         thread.join()
         assert results == [200]
         assert program.wait(PATIENCE) == 0
 
 
-def _is_taken(address: str) -> bool:
+def _metric(address: str, name: str) -> str:
     connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
-    return 'graphcore_batcher_requests_submitted_total{model="slow"} 1' in text
+    return next(
+        line.split()[1] for line in text.splitlines() if line.startswith(f"graphcore_batcher_requests_{name}{{")
+    )
 
 
 def test_errors_are_text_with_a_fix(call: Call, pair: str, tmp_path: Path) -> None:

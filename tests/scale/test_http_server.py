@@ -21,6 +21,7 @@ from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.models import llama
 from graphcore.scale.protocol import Endpoint, Served
+from graphcore.scale.protocol.endpoint import merge_metrics
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import watched
 from tests.scale.support import graphs, models
@@ -230,6 +231,25 @@ def test_metrics_have_each_model_once(server: HttpServer) -> None:
     heads = [line for line in lines if line.startswith("# TYPE ")]
     assert len(heads) == len(set(heads))
     assert {f'graphcore_batcher_requests_busy_total{{model="{m.name}"}} 0' for m in models().values()} <= {*lines}
+
+
+def test_metrics_are_read_by_the_client_of_prometheus(server: HttpServer) -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is not installed: with Ray")
+    connection = http.client.HTTPConnection(server.host, server.port)
+    connection.request("GET", "/metrics")
+    families = list(parser.text_string_to_metric_families(connection.getresponse().read().decode()))
+    connection.close()
+    assert {each.type for each in families} == {"counter", "gauge", "histogram"}
+    labels = {sample.labels["model"] for each in families for sample in each.samples}
+    assert labels == {model.name for model in models().values()}
+
+
+def test_metrics_of_processes_are_summed() -> None:
+    text = '# HELP a A.\n# TYPE a gauge\na{model="m 1"} 2\na{model="n"} 1\n# HELP b B.\n# TYPE b gauge\nb 0.5\n'
+    lines = merge_metrics([text, text.replace(" 2", " 3"), ""]).splitlines()
+    assert lines == [
+        "# HELP a A.", "# TYPE a gauge", 'a{model="m 1"} 5', 'a{model="n"} 2', "# HELP b B.", "# TYPE b gauge", "b 1.0",
+    ]  # fmt: skip
 
 
 def test_decoder_streams_its_tokens() -> None:

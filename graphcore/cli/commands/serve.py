@@ -8,10 +8,12 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +23,7 @@ from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.recipes import require
 from graphcore.scale.serving.http_server import HttpServer, bind, name_of, url_of
+from graphcore.support.atomic_files import replace_files
 
 _processes = multiprocessing.get_context("spawn")
 
@@ -102,9 +105,10 @@ def _supervise(
 ) -> None:
     """Run the workers until the event is set. One that dies is replaced; one that cannot start ends the server."""
     workers: dict[Any, Connection] = {}
+    folder = tempfile.TemporaryDirectory(prefix="graphcore-serve-")
     try:
-        for _ in range(args.workers):
-            process, pipe = _start(args, listening)
+        for number in range(args.workers):
+            process, pipe = _start(args, listening, Path(folder.name, str(number)))
             workers[process] = pipe
         for pipe in workers.values():
             _check_started(pipe)
@@ -113,7 +117,7 @@ def _supervise(
             wait([process.sentinel for process in workers], 0.5)
             for process in [each for each in workers if not each.is_alive() and not stopping.is_set()]:
                 workers.pop(process).close()
-                process, pipe = _start(args, listening)
+                process, pipe = _start(args, listening, Path(folder.name, process.name))
                 workers[process] = pipe
                 _check_started(pipe)
         listening.close()
@@ -125,11 +129,12 @@ def _supervise(
         for process in workers:
             process.kill()
             process.join()
+        folder.cleanup()
 
 
-def _start(args: argparse.Namespace, listening: socket.socket) -> tuple[Any, Connection]:
+def _start(args: argparse.Namespace, listening: socket.socket, metrics: Path) -> tuple[Any, Connection]:
     ours, theirs = _processes.Pipe()
-    process = _processes.Process(target=_work, args=(args, listening, theirs), daemon=True)
+    process = _processes.Process(target=_work, name=metrics.name, args=(args, listening, theirs, metrics), daemon=True)
     process.start()
     theirs.close()
     return process, ours
@@ -145,8 +150,11 @@ def _check_started(pipe: Connection) -> None:
         raise error
 
 
-def _work(args: argparse.Namespace, listening: socket.socket, pipe: Connection) -> None:
-    """Serve in a worker until the parent closes the pipe, or dies. It alone reacts to signals, which all may get."""
+def _work(args: argparse.Namespace, listening: socket.socket, pipe: Connection, metrics: Path) -> None:
+    """Serve in a worker until the parent closes the pipe, or dies. It alone reacts to signals, which all may get.
+
+    metrics: the file of this worker's metrics, beside those of the others, which /metrics adds.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -154,6 +162,12 @@ def _work(args: argparse.Namespace, listening: socket.socket, pipe: Connection) 
     except GraphcoreError as error:
         pipe.send(error)
         return
+    others = metrics.parent
+    server._endpoint.other_metrics = lambda: [
+        each.read_text() for each in others.iterdir() if each.name.isdigit() and each != metrics
+    ]
     pipe.send(None)
-    with server, suppress(EOFError):
-        pipe.recv()
+    with server, suppress(BrokenPipeError):  # which Windows raises where POSIX reports the end of the pipe
+        while not pipe.poll(1):
+            with suppress(OSError):  # a full disk only makes the metrics old
+                replace_files([(str(metrics), [server._endpoint.metrics().encode()])])

@@ -89,6 +89,11 @@ class Endpoint:
         self.max_bytes = max_bytes
         self.is_ready = True
         self._text = text
+        self.other_metrics: Callable[[], Iterable[str]] = list  # of other processes that serve the same models
+
+    def metrics(self) -> str:
+        """Return the metrics of all models in Prometheus' format."""
+        return merge_metrics(model.metrics() for model in self.models.values())
 
     def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Future[Response]:
         """Return a future of the response. Errors are responses too.
@@ -106,7 +111,7 @@ class Endpoint:
         match parts:
             case ["metrics"]:
                 _require(method, "GET")
-                text = merge_metrics(model.metrics() for model in self.models.values())
+                text = merge_metrics([self.metrics(), *self.other_metrics()])
                 return completed(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
             case ["v1", *_] if self._text is not None:
                 if not self.is_ready:
@@ -264,9 +269,9 @@ def _length(headers: Mapping[str, str]) -> int | None:
 
 
 def merge_metrics(texts: Iterable[str]) -> str:
-    """Merge texts: HELP and TYPE of each metric once, then the samples of all models."""
+    """Merge texts: HELP and TYPE of each metric once, then the samples of all models, summed over equal labels."""
     heads: dict[str, list[str]] = {}
-    samples: dict[str, list[str]] = {}
+    samples: dict[str, dict[str, float]] = {}
     for text in texts:
         name = ""
         for line in text.splitlines():
@@ -276,6 +281,12 @@ def merge_metrics(texts: Iterable[str]) -> str:
                 if not any(each.startswith(f"# {kind} ") for each in lines_of_head):
                     lines_of_head.append(line)
             elif line:
-                samples.setdefault(name, []).append(line)
-    lines = [line for name, head in heads.items() for line in (*head, *samples.get(name, ()))]
+                label, _, value = line.rpartition(" ")
+                of_name = samples.setdefault(name, {})
+                of_name[label] = of_name.get(label, 0) + (int(value) if value.isdigit() else float(value))
+    lines = [
+        line
+        for name, head in heads.items()
+        for line in (*head, *(f"{label} {value!r}" for label, value in samples.get(name, {}).items()))
+    ]
     return "".join(f"{line}\n" for line in lines)
