@@ -22,6 +22,7 @@ from graphcore import Graph, TensorType, ops
 from tests.cli.conftest import Call
 from tests.support.waiting import PATIENCE, until
 
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal to one process")
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
 
 
@@ -66,6 +67,7 @@ def _request(*shape: int) -> dict[str, Any]:
     return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [*shape], "data": values}]}
 
 
+@needs_signals
 def test_program_serves_files_until_sigterm(pair: str) -> None:
     with _served(pair, "--batch", "4") as (program, line, address):
         assert line == f"serving pair at http://{address}\n"
@@ -77,6 +79,7 @@ def test_program_serves_files_until_sigterm(pair: str) -> None:
         assert program.returncode == 0
 
 
+@needs_signals
 def test_workers_share_the_port_and_one_that_dies_is_replaced(pair: str) -> None:
     with _served(pair, "--workers", "2", "--json") as (program, line, address):
         assert json.loads(line)["workers"] == 2
@@ -92,7 +95,7 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(pair: str) -> None
         assert program.returncode == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
+@needs_signals
 def test_request_that_runs_is_answered_after_ctrl_c(tmp_path: Path) -> None:
     graph = Graph("slow", {"x": TensorType("float32", ["batch", 128, 128])})
     y = graph["x"]

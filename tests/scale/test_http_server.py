@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -80,6 +81,15 @@ def test_server_loads_graphs_and_files(tmp_path: Path) -> None:
             client = triton.InferenceServerClient(server.url.removeprefix("http://"))
             assert client.is_model_ready(name)
             client.close()
+
+
+def test_url_of_an_ipv6_address_has_brackets() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with HttpServer(graphs()["floats"], "::1") as server:
+        assert server.url == f"http://[::1]:{server.port}"
+        with urllib.request.urlopen(f"{server.url}/v2/health/live") as answer:
+            assert json.load(answer) == {"live": True}
 
 
 def test_what_cannot_be_served_is_an_error() -> None:
