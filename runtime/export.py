@@ -58,15 +58,21 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class WrittenGraph:
-    """A graph with the nodes of a file. versions: of ONNX's domains. ir: of the file format."""
+    """A graph with the nodes of a file.
+
+    versions: of ONNX's domains. ir: of the file format. is_legal: lowering for the CPU leaves it unchanged.
+    """
 
     graph: Graph
     versions: Mapping[str, int]
     ir: int
+    is_legal: bool = False
 
     def encoded(self, external: External | None = None) -> list[Chunk]:
         """Return the ModelProto in chunks."""
-        return encode(self.graph, external, ir=self.ir, versions=self.versions, keeps_fields=True)
+        return encode(
+            self.graph, external, ir=self.ir, versions=self.versions, keeps_fields=True, is_legal=self.is_legal
+        )
 
 
 def write_graph(graph: Graph, options: Options) -> WrittenGraph:
@@ -89,7 +95,8 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
     if options.io_dtype is not None:
         graph = with_io_dtype(graph, options.io_dtype)
     result = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, versions)
-    return WrittenGraph(*result)
+    is_usual = options.target == "cpu" and options.opset is None and options.runtime is None
+    return WrittenGraph(*result, is_usual and not result[0].metadata)
 
 
 def _versions(options: Options) -> file_versions.Versions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from graphcore.ir.transform import rewrite
 
@@ -21,6 +21,9 @@ PREFIX = "graphcore."
 PROMOTION = "graphcore.promotion"
 TARGET = "graphcore.target"
 """The key for the target that a model was lowered for."""
+
+LEGAL = "graphcore.legal"
+"""The key for a checksum of the operators of a model that lowering for the CPU leaves unchanged: see `legal`."""
 
 DTYPES = "graphcore.dtypes"
 """The key for the dtypes of values that are stored in another dtype."""
@@ -56,6 +59,11 @@ def entries(notes: Mapping[str, str]) -> dict[str, str]:
 
 def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def legal(op_types: Iterable[str]) -> str:
+    """Return the value of the note `LEGAL` for the operators of the nodes, in order: it does not outlive an edit."""
+    return _checksum(" ".join(op_types))
 
 
 def read(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -177,6 +177,7 @@ class StartedModel(ABC):
         """Read the graph if that was not done yet. Raises `ModelError` if the file has changed."""
         if self._load_full is not None and self._source is None:
             read = self._full_model()
+            read._read()  # it may run as it is, too
             self._source, self._reload, self._edits = read._source, read._reload, read._edits  # type: ignore[assignment]
             self._lowered, self._start, self._lower = read._lowered, read._start, read._lower
 

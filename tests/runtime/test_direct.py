@@ -136,6 +136,33 @@ def test_new_process_imports_neither_onnx_nor_what_lowers_graphs(tmp_path: Path)
     assert len([name for name in modules if name.startswith("graphcore.")]) <= 160
 
 
+def test_file_of_a_graph_that_needs_no_lowering_runs_as_it_is_until_it_is_edited(tmp_path: Path) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 4])})
+    (x,) = graph.inputs
+    graph.output(y=(x * 2.0 + 1.0).reshape(["n", 2, 2]))
+    array = np.array([[-0.0, 1.5, 3.0, np.nan]], np.float32)
+    written = graph.to_onnx()
+    loaded = InferenceSession().load(written)
+    assert is_direct(loaded)
+    assert same(loaded(array), InferenceSession().load(graph)(array))
+    assert same(loaded(array), InferenceSession().load(Graph.load(written))(array))
+    assert "graphcore.legal" not in Graph.load(written).metadata
+    for options in ({"target": "onnx"}, {"runtime": "1.27"}, {"opset": 24}):
+        assert not is_direct(InferenceSession().load(graph.to_onnx(**options))), options
+    written.graph.node.insert(0, helper.make_node("Identity", ["x"], ["unused"]))
+    assert not is_direct(InferenceSession().load(written))
+
+
+@pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16, DType.int8, DType.float64])
+def test_file_of_a_graph_of_other_dtypes_gives_the_bits_of_the_graph(dtype: DType) -> None:
+    graph = Graph("g", {"x": TensorType(dtype, ["n", 4])})
+    (x,) = graph.inputs
+    graph.output(y=(x + x) * x - x, z=abs(x) if dtype.is_float else x // 2)
+    array = np.arange(-6, 6).reshape(3, 4).astype(dtype.numpy)
+    loaded = InferenceSession().load(graph.to_onnx())
+    assert same(loaded(array), InferenceSession().load(graph)(array))
+
+
 def test_signs_of_fusions_are_those_of_their_rows() -> None:
     assert {name: sign for name, (sign, _) in TRACES.items()} == {fusion.name: fusion.sign for fusion in FUSIONS}
 

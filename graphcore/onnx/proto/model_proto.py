@@ -74,6 +74,7 @@ def encode(
     ir: int | None = None,
     versions: Mapping[str, int] = MappingProxyType({}),
     keeps_fields: bool = False,
+    is_legal: bool = False,
 ) -> list[Chunk]:
     """Return the ModelProto in ordered chunks; large weights are memoryviews of their arrays.
 
@@ -84,10 +85,12 @@ def encode(
         versions: Of domains, where they differ from the graph's.
         keeps_fields: If True, nodes of files have the names and other fields that they were read with. Otherwise each
             node has the name of its first result, by which runs are traced to nodes.
+        is_legal: Whether to note that lowering for the CPU leaves the graph unchanged.
     """
     producer = graph.file_fields.model if keeps_fields and graph.file_fields is not None else _PRODUCER
     writer = {} if producer.startswith(_PRODUCER) else {notes.WRITER: __version__}
-    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata, **writer})
+    noted = {notes.LEGAL: notes.legal(node.op_type for node in graph.nodes)} if is_legal else {}
+    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata, **writer, **noted})
     scope = _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields)
     body = _graph(graph, scope)
     domains = sorted(_domains(graph) - {""})

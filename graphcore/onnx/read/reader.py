@@ -38,7 +38,7 @@ from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import has_storage_axis
 
-_IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET, notes.WRITER)
+_IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET, notes.WRITER, notes.LEGAL)
 
 
 def load(

@@ -35,6 +35,9 @@ _MAX_PARSED_BYTES = 8 << 20
 """Up to this size, parsing a whole model takes less time than splitting off its large tensors."""
 
 
+_KNOWN_NOTES = frozenset({notes.PROMOTION, notes.TARGET, notes.LEGAL})
+"""The notes that a model may have which runs as it is."""
+
 _FUSED = frozenset({"Erf", "Gelu", "LayerNormalization", "ReduceMean"})
 """Each match of the optimisers in `SLOWER` has one of these operators."""
 
@@ -64,12 +67,15 @@ def plan_direct(
         proto = model.whole() if len(model.content) <= _MAX_PARSED_BYTES else model.proto
     except ModelError:  # reading the model gives a better error
         return "it is not a model"
-    if not _is_third_party(proto):
+    noted = _notes(proto)
+    is_own = notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu"
+    is_legal = is_own and noted.get(notes.LEGAL) == notes.legal(node.op_type for node in proto.graph.node)
+    if (is_own and not is_legal) or not _KNOWN_NOTES.issuperset(k for k in noted if k.startswith(notes.PREFIX)):
         return "graphcore wrote it"
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
-    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves, defaults=defaults)
+    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves and not is_legal, defaults=defaults)
     if not scan.run(proto, lambda: model.proto, model.is_aligned):
         return scan.reason or ""
     entries = _packing(scan, prepack)
@@ -124,13 +130,9 @@ def started(
     return None
 
 
-def _is_third_party(model: onnx.ModelProto) -> bool:
-    """Return True if a model has no metadata of graphcore, except possibly that it was lowered for the CPU."""
+def _notes(model: onnx.ModelProto) -> dict[str, str]:
     check_text((text for p in model.metadata_props for text in (p.key, p.value)), "the model's metadata")
-    noted = notes.read({p.key: p.value for p in model.metadata_props})
-    if notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu":
-        return False
-    return not any(key.startswith(notes.PREFIX) and key not in (notes.PROMOTION, notes.TARGET) for key in noted)
+    return notes.read({p.key: p.value for p in model.metadata_props})
 
 
 def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
