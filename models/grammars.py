@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 1 << 15
 """Maximum length of a grammar."""
 
-_LIMITS = {"max_grammar_size": 20_000, "max_lexer_states": 50_000, "verbose_errors": False}
+_LIMITS = {"max_grammar_size": 20_000, "max_items_in_row": 2000, "max_lexer_states": 50_000, "verbose_errors": False}
 """Limits of llguidance. A grammar of `MAX_CHARACTERS` is compiled or refused within about a second, and its states take
 up to 100 MB."""
 
@@ -135,31 +135,25 @@ class Grammars:
 
 
 class Grammar:
-    """A grammar that new tokens must follow, from `Grammars`."""
+    """A grammar that new tokens must follow, from `Grammars`, and its state in one text."""
 
     def __init__(self, matcher: Any, eos: Collection[int]) -> None:
         self._matcher = matcher
         self._eos = eos
 
-    def start(self) -> _Matching:
+    def start(self) -> Grammar:
         """Return the state at the beginning of a text."""
-        return _Matching(self._matcher.deep_copy(), self._eos)
-
-
-class _Matching:
-    """The state of a grammar in one text."""
-
-    def __init__(self, matcher: Any, eos: Collection[int]) -> None:
-        self._matcher = matcher
-        self._eos = eos
+        return Grammar(self._matcher.deep_copy(), self._eos)
 
     def apply(self, logits: Array) -> None:
+        """Forbid the tokens that do not follow. logits: float32[vocabulary], changed in place."""
         mask = _MASKS.take(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), 0).reshape(-1)
         self._check()
         logits[: len(mask)] += mask[: len(logits)]
         logits[len(mask) :] = -np.inf
 
     def advance(self, token: int) -> bool:
+        """Receive a token. Returns True if it ends the text."""
         if token in self._eos:
             return True
         self._matcher.consume_token(token)
@@ -189,31 +183,27 @@ class Penalties:
         Raises:
             FeedError: A number is not finite, or a token is negative.
         """
-        self.frequency, self.presence, self.bias = frequency, presence, dict(bias or {})
-        if not np.isfinite([frequency, presence, *self.bias.values()]).all() or min(self.bias, default=0) < 0:
+        self._numbers, self._bias = (frequency, presence), dict(bias or {})
+        self._counts: Counter[int] = Counter()
+        if not np.isfinite([*self._numbers, *self._bias.values()]).all() or min(self._bias, default=0) < 0:
             raise FeedError(
                 f"Penalties: {frequency!r:.40}, {presence!r:.40}, {bias!r:.80}",
                 help="give finite numbers, and tokens of at least 0",
             )
 
-    def start(self) -> _Counting:
+    def start(self) -> Penalties:
         """Return the state at the beginning of a text."""
-        return _Counting(self)
-
-
-class _Counting:
-    """The tokens of one text with penalties."""
-
-    def __init__(self, penalties: Penalties) -> None:
-        self._penalties = penalties
-        self._counts: Counter[int] = Counter()
+        return Penalties(frequency=self._numbers[0], presence=self._numbers[1], bias=self._bias)
 
     def apply(self, logits: Array) -> None:
-        for token, bias in self._penalties.bias.items():
+        """Change float32[vocabulary] in place."""
+        frequency, presence = self._numbers
+        for token, bias in self._bias.items():
             logits[token : token + 1] += bias  # a token beyond the vocabulary has no logit
         for token, count in self._counts.items():
-            logits[token] -= count * self._penalties.frequency + self._penalties.presence
+            logits[token] -= count * frequency + presence
 
     def advance(self, token: int) -> bool:
+        """Count a token."""
         self._counts[token] += 1
         return False
