@@ -8,7 +8,7 @@ not passes: one walk tries all of them at each node (`passes/sweep.py`), from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -145,25 +145,25 @@ class Pass:
     signs: frozenset[str] = frozenset()
 
 
-def workaround(
+def node_workaround(
     trap: str,
     when: str,
     why: str,
     signs: Iterable[str],
-    is_needed: Callable[[Sequence[Graph]], bool],
-    run: Callable[[Sequence[Graph]], bool],
+    find: Callable[[Graph], Iterable[Node]],
+    write: Callable[[Graph, Node], None],
     *,
     is_of_fusions: bool = False,
     is_of_processors: bool = False,
     in_standard: bool = False,
 ) -> Pass:
-    """Return a pass that works around a bug of onnxruntime.
+    """Return a pass that works around a bug of onnxruntime by rewriting single nodes.
 
     trap: the name in `traps.json`, which has the affected releases. when: the signs, in words. signs: operators without
-    which there is nothing to do. is_needed: tests a graph and its bodies. run: edits a new graph and its bodies, and
-    returns True if it changed any. is_of_fusions: only operators that a fusion creates are affected. is_of_processors:
-    a processor has the bug, not a release: its products of bytes saturate. in_standard: apply the workaround to files
-    of standard ONNX too, which onnxruntime would not load or would compute wrongly.
+    which there is nothing to do. find: yields the affected nodes of a graph or of a body, each of them once. write:
+    changes one, after nodes that it adds. is_of_fusions: only operators that a fusion creates are affected.
+    is_of_processors: a processor has the bug, not a release: its products of bytes saturate. in_standard: apply the
+    workaround to files of standard ONNX too, which onnxruntime would not load or would compute wrongly.
     """
 
     def is_met(lowering: LoweringRun) -> bool:
@@ -176,44 +176,23 @@ def workaround(
             return False
         return not rules.decomposes or rules.has_trap(trap)
 
-    return Pass(
-        trap,
-        f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
-        why,
-        lambda summary, lowering: is_met(lowering) and is_needed(summary.parts),
-        lambda summary, lowering: summary.graph if run(summary.parts) else None,
-        frozenset(signs),
-    )
-
-
-def node_workaround(
-    trap: str,
-    when: str,
-    why: str,
-    signs: Iterable[str],
-    find: Callable[[Graph], Iterable[Node]],
-    write: Callable[[Graph, Node], None],
-    **flags: bool,
-) -> Pass:
-    """Return a workaround that rewrites single nodes.
-
-    find: yields the affected nodes of a graph, each of them once. write: changes one, after nodes that it adds. flags:
-    those of `workaround`.
-    """
-
-    def is_needed(parts: Sequence[Graph]) -> bool:
-        return any(True for graph in parts for _ in find(graph))
-
-    def run(parts: Sequence[Graph]) -> bool:
+    def run(summary: Summary, lowering: LoweringRun) -> Graph | None:
         is_changed = False
-        for graph in parts:
+        for graph in summary.parts:
             before = {id(node): partial(write, graph, node) for node in find(graph)}
             if before:
                 edit(graph, before)
                 is_changed = True
-        return is_changed
+        return summary.graph if is_changed else None
 
-    return workaround(trap, when, why, signs, is_needed, run, **flags)
+    return Pass(
+        trap,
+        f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
+        why,
+        lambda summary, lowering: is_met(lowering) and any(True for graph in summary.parts for _ in find(graph)),
+        run,
+        frozenset(signs),
+    )
 
 
 def operand_workaround(
@@ -229,7 +208,8 @@ def operand_workaround(
     """Return a workaround that replaces single operands.
 
     find: yields the nodes of a graph that may be affected. places: the positions of affected operands of one of them.
-    write: returns another value for the operand at a position, after nodes that it adds. flags: those of `workaround`.
+    write: returns another value for the operand at a position, after nodes that it adds. flags: those of
+    `node_workaround`.
     """
 
     def write_node(graph: Graph, node: Node) -> None:

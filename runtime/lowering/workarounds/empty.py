@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol, present
-from graphcore.ir.transform.walk import bodies, constant_array, edit
+from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import node_workaround, of_onnx, operand_workaround, sizes_type, workaround
+from graphcore.runtime.lowering.passes import node_workaround, of_onnx, operand_workaround, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -103,27 +102,12 @@ _FLAG = tensor_type(DType.bool, _shape([]))
 _NUMBER = tensor_type(DType.int64, _shape([]))
 
 
-def _run(parts: Sequence[Graph]) -> bool:
-    """Put the test before such nodes. Return True if there are any."""
-    is_changed = False
-    for graph in [*_without_workarounds(parts)]:
-        tests: dict[frozenset[Dim], Symbol] = {}
-        affected = [node for node in graph.nodes if _may_fail(node)]
-        if affected:
-            edit(graph, {id(node): partial(_workaround, graph, tests, node) for node in affected})
-        is_changed |= bool(affected)
-    return is_changed
-
-
-def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return True if there is such an Attention."""
-    return any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes)
-
-
-def _without_workarounds(parts: Sequence[Graph]) -> Iterator[Graph]:
-    """Yield the graphs except the branches of such tests."""
-    branches = {id(body) for graph in parts for node in graph.nodes if _is_workaround(node) for body in bodies(node)}
-    return (graph for graph in parts if id(graph) not in branches)
+def _untested(graph: Graph) -> Iterator[Node]:
+    """Yield such nodes, except the one in the branch of a test."""
+    outer = graph.scope.outer
+    tests = [] if outer is None else [node for node in outer.nodes if _is_workaround(node)]
+    is_branch = any(inner is graph for node in tests for inner in bodies(node))
+    return (node for node in graph.nodes if not is_branch and _may_fail(node))
 
 
 def _may_fail(node: Node) -> bool:
@@ -150,10 +134,10 @@ def _is_workaround(node: Node) -> bool:
     return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
 
 
-def _workaround(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
+def _write_test(graph: Graph, node: Node) -> None:
     """Turn a node into the test, with the kernel in one branch and zeros in the other."""
     q, k = map(present, node.inputs[:2])
-    test = _is_empty(graph, q, k, tests)
+    test = _is_empty(graph, q, k)
     branches = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
     change(node, op_type="If", inputs=(test,), attributes=branches)
 
@@ -185,11 +169,12 @@ def _kernel(graph: Graph, node: Node) -> Graph:
     return inner
 
 
-def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Symbol]) -> Symbol:
+def _is_empty(graph: Graph, q: Symbol, k: Symbol) -> Symbol:
     """Return the test for no queries or no keys, shared by all layers if an input of the graph decides it."""
-    dims = _possibly_empty(q) | _possibly_empty(k)
-    if dims in tests:
-        return tests[dims]
+    dims, tests = _possibly_empty(q) | _possibly_empty(k), graph.memory.values
+    if ("is empty", dims) in tests:
+        shared: Symbol = tests["is empty", dims]
+        return shared
     has_names = not any(d.is_dynamic for d in dims)
     deciding_inputs = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
     tested = deciding_inputs[:1] or ([q] if has_names and _possibly_empty(q) == _possibly_empty(k) else [q, k])
@@ -197,7 +182,7 @@ def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Sy
     first, *more = [graph.build.emit("Equal", (graph.build.emit("Size", (s,), _NUMBER), zero), _FLAG) for s in tested]
     test = graph.build.emit("Or", (first, more[0]), _FLAG) if more else first
     if deciding_inputs:
-        tests[dims] = test
+        tests["is empty", dims] = test
     return test
 
 
@@ -209,13 +194,13 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
     return _possibly_empty(symbol) == dims
 
 
-ATTENTION = workaround(
+ATTENTION = node_workaround(
     "Attention without elements",
     "Attention from a fusion",
     "the kernel fails if there are no queries or keys",
     {"Attention"},
-    _is_needed,
-    _run,
+    _untested,
+    _write_test,
     is_of_fusions=True,
 )
 
