@@ -80,15 +80,9 @@ def _is_doubled(table: Symbol | None) -> bool:
 _JOINED = Pattern(lambda half: op("Concat", half, half, axis=-1))
 
 
-def _is_number(symbol: Symbol) -> bool:
-    """Return True if a Symbol is a constant of one element."""
-    array = constant_array(symbol, weights=True, outer=True)
-    return array is not None and array.size == 1
-
-
 _SCALED = Pattern(
     lambda table, factor: table * factor,
-    factor=_is_number,
+    factor=lambda s: (array := constant_array(s, weights=True, outer=True)) is not None and array.size == 1,
 )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import ResourceLimitError
-from graphcore.runtime.stopping.watcher import Wait, wait_to_read, wait_to_write
+from graphcore.runtime.stopping.watcher import Wait, waiting_for
 
 _HEAD = struct.Struct("<BI")
 RUN_HEAD = struct.Struct("<Id")
@@ -72,7 +72,7 @@ class Channel:
         frames.setblocking(False)
         self._frames = frames
         self._handles = descriptors
-        self._reads, self._writes = wait_to_read(frames.fileno()), wait_to_write(frames.fileno())
+        self._reads, self._writes = (waiting_for(frames.fileno(), is_read=is_read) for is_read in (True, False))
         self._rest = b""
         self._waited = float("inf")
 

@@ -350,7 +350,7 @@ def _check(node: Node, versions: Mapping[str, int]) -> None:
         if parameter.is_variadic and not parameter.is_homogeneous:
             continue
         first = bound.setdefault(parameter.type, (dtype, parameter.name, symbol.type))
-        if first[0] != dtype and _is_variable(parameter):
+        if first[0] != dtype and parameter.allowed != {parameter.type}:  # a type variable
             mixed = f"{first[1]} is {_type_name(first[2])} and {parameter.name} {_type_name(symbol.type)}"
             raise _refused(node, declared, f"{mixed}, which must have one dtype")
 
@@ -379,10 +379,6 @@ def _is_typed(type_: Type) -> bool:
     while isinstance(type_, (SequenceType, OptionalType)):
         type_ = type_.element
     return not isinstance(type_, OpaqueType)
-
-
-def _is_variable(parameter: Parameter) -> bool:
-    return parameter.allowed != frozenset({parameter.type})
 
 
 def _type_name(type_: Type) -> str:

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -92,9 +91,7 @@ class Limit:
         state.limit, state.options = self, self.options
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         state = THREAD.state
         state.limit, state.options = outer, _ = state.outer.pop()
         self._threads.remove(state)

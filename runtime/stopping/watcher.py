@@ -181,7 +181,7 @@ class Watcher:
 
     def _watch(self) -> None:
         assert self._pipe is not None
-        wait = wait_to_read(self._pipe.reader)
+        wait = waiting_for(self._pipe.reader, is_read=True)
         while True:
             with self._lock:
                 now = time.monotonic()
@@ -308,17 +308,8 @@ Wait: TypeAlias = Callable[[float | None], bool]
 """Waits for that many seconds at most, None for no limit; returns True if the descriptor is ready."""
 
 
-def wait_to_read(descriptor: int) -> Wait:
-    """Return a function that waits until a descriptor can be read. It can be called repeatedly."""
-    return _wait(descriptor, is_read=True)
-
-
-def wait_to_write(descriptor: int) -> Wait:
-    """Return a function that waits until a descriptor can be written. It can be called repeatedly."""
-    return _wait(descriptor, is_read=False)
-
-
-def _wait(descriptor: int, is_read: bool) -> Wait:
+def waiting_for(descriptor: int, *, is_read: bool) -> Wait:
+    """Return a function that waits until a descriptor can be read, or written. It can be called repeatedly."""
     if not hasattr(select, "poll"):  # on Windows, and if gevent or eventlet have removed it
         selector = selectors.DefaultSelector()
         selector.register(descriptor, selectors.EVENT_READ if is_read else selectors.EVENT_WRITE)

@@ -144,7 +144,7 @@ def _trace(eager: Eager, body: Callable[..., Any], own: Any, arguments: CallStru
         return rebuilt(structure, iter(values))
 
     if not results:
-        return _nothing, rebuild
+        return (lambda *arrays: []), rebuild  # a Model has outputs
     graph.output(*results)
     model = session().load(graph)
     if any(isinstance(t, TensorType) and is_wide(t.dtype) for t in made_types):
@@ -154,11 +154,6 @@ def _trace(eager: Eager, body: Callable[..., Any], own: Any, arguments: CallStru
 
 def _is_symbol(value: object) -> bool:
     return isinstance(value, Symbol)
-
-
-def _nothing(*arrays: Any) -> list[Any]:
-    """Stands in for a Model without outputs."""
-    return []
 
 
 @functools.cache

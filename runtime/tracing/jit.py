@@ -189,7 +189,7 @@ class Jitted(Generic[P, R, Arrays]):
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
         """Return the test for operands in an argument: arrays, and where numbers are operands, numbers that are whole
         arguments."""
-        return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
+        return (lambda value: True) if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
         """Return the type of the graph input for an operand."""
@@ -310,10 +310,6 @@ def _is_wide(type_: Type) -> bool:
     return isinstance(type_, TensorType) and is_wide(type_.dtype)
 
 
-def _is_anything(value: object) -> bool:
-    return True
-
-
 def _is_result(value: object) -> bool:
     return value is not None and not isinstance(value, (tuple, list, dict))
 
@@ -324,10 +320,8 @@ def _as_symbol(graph: Graph, result: object) -> Symbol:
         return result
     if isinstance(result, Dim):
         return graph.constant(size_of(result, "jit", "a result"))
-    if isinstance(result, (bool, int, float)):
-        return graph.build.operand(result, "jit", "a result")  # ambiguous where the system guesses its dtype
-    if isinstance(result, EagerArray):
-        return graph.build.operand(result, "jit", "a result")
+    if isinstance(result, (bool, int, float, EagerArray)):
+        return graph.build.operand(result, "jit", "a result")  # a number is ambiguous where the system guesses dtypes
     if isinstance(result, (np.ndarray, np.generic)):
         return graph.constant(result)
     raise _result_error(result)

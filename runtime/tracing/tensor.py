@@ -79,7 +79,7 @@ class Tensor(EagerArray, TensorMethods):
         Raises:
             ShapeError: For other ranks.
         """
-        return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
+        return at_once(_property, (self, "T"), {})  # type: ignore[no-any-return]
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 - the array API's name
@@ -88,17 +88,17 @@ class Tensor(EagerArray, TensorMethods):
         Raises:
             ShapeError: Below rank 2.
         """
-        return at_once(_matrices_transposed, (self,), {})  # type: ignore[no-any-return]
+        return at_once(_property, (self, "mT"), {})  # type: ignore[no-any-return]
 
     @property
     def real(self) -> Tensor:
         """The real part of complex numbers; other numbers unchanged."""
-        return at_once(_real, (self,), {})  # type: ignore[no-any-return]
+        return at_once(_property, (self, "real"), {})  # type: ignore[no-any-return]
 
     @property
     def imag(self) -> Tensor:
         """The imaginary part of complex numbers, zeros for other numbers."""
-        return at_once(_imag, (self,), {})  # type: ignore[no-any-return]
+        return at_once(_property, (self, "imag"), {})  # type: ignore[no-any-return]
 
     @property
     def bits(self) -> TensorBits:
@@ -380,20 +380,9 @@ def _subscript(x: Symbol, key: Any) -> Symbol:
     return x[key]
 
 
-def _transposed(x: Symbol) -> Symbol:
-    return x.T
-
-
-def _matrices_transposed(x: Symbol) -> Symbol:
-    return x.mT
-
-
-def _real(x: Symbol) -> Symbol:
-    return x.real
-
-
-def _imag(x: Symbol) -> Symbol:
-    return x.imag
+def _property(x: Symbol, name: str) -> Symbol:
+    value: Symbol = getattr(x, name)
+    return value
 
 
 def _bits(x: Symbol, place: Any) -> Symbol:

@@ -255,26 +255,28 @@ def running_product(b: Builder, call: OpCall) -> Replacement:
     axis = int(array.reshape(())) % x.rank
     size = x.shape[axis]
     if call.attributes.get("reverse"):
-        x = _part(b, x, axis, -1, -(1 << 31), -1)
+        x = part(b, x, axis, -1, -(1 << 31), -1)
     if call.attributes.get("exclusive"):
-        ones = b.op("Add", b.op("Sub", _part(b, x, axis, 0, 1), _part(b, x, axis, 0, 1)), b.scalar(1, x.dtype))
-        x = _joined(b, [ones, _part(b, x, axis, 0, -1)], axis, size)
+        ones = b.op("Add", b.op("Sub", part(b, x, axis, 0, 1), part(b, x, axis, 0, 1)), b.scalar(1, x.dtype))
+        x = concatenated(b, [ones, part(b, x, axis, 0, -1)], axis, size)
     step = 1
     while step < (int(size) if size.is_static else 1 << 31):
-        product = b.op("Mul", _part(b, x, axis, step, 1 << 31), _part(b, x, axis, 0, -step))
-        x = _joined(b, [_part(b, x, axis, 0, step), product], axis, size)
+        product = b.op("Mul", part(b, x, axis, step, 1 << 31), part(b, x, axis, 0, -step))
+        x = concatenated(b, [part(b, x, axis, 0, step), product], axis, size)
         step *= 2
     if call.attributes.get("reverse"):
-        x = _part(b, x, axis, -1, -(1 << 31), -1)
+        x = part(b, x, axis, -1, -(1 << 31), -1)
     return x if step > 1 else b.op("Identity", x)
 
 
-def _part(b: Builder, x: Symbol, axis: int, start: int, stop: int, step: int = 1) -> Symbol:
+def part(b: Builder, x: Symbol, axis: int, start: int, stop: int, step: int = 1) -> Symbol:
+    """Return a slice along an axis."""
     dims = [Dim.dynamic() if a == axis and step > 0 else d for a, d in enumerate(x.shape)]
     return b.op("Slice", x, *(b.vector([n]) for n in (start, stop, axis, step)), shape=_shape(dims))
 
 
-def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
+def concatenated(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
+    """Return parts in a row along an axis. size: of the result."""
     shape = _shape([size if a == axis else d for a, d in enumerate(parts[0].shape)])
     return b.op("Concat", *parts, shape=shape, axis=axis)
 

@@ -20,11 +20,9 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
-def matmul_bool(b: Builder, call: OpCall) -> Replacement:
-    """Compute MatMul of bools: True if any product is true."""
-    x, y = (b.cast(s, DType.int32) for s in call.inputs)
-    count = b.native("MatMul", x, y, shape=call.shape)
-    return b.cast(count, DType.bool)
+def bools_in_int32(b: Builder, call: OpCall) -> Replacement:
+    """Compute MatMul and Col2Im of bools by counts in int32: the sum of bools is a logical or."""
+    return compute_in(b, DType.int32, call)
 
 
 def may_be_empty(x: TensorType, result: TensorType) -> bool:

@@ -27,7 +27,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     vector,
 )
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
 
 ZERO: Array = np.asarray(0, np.int64)
@@ -306,10 +305,3 @@ def col2im(b: Builder, call: OpCall) -> Replacement:
     for window, end in zip(axis_windows, ends, strict=True):
         result = overlapped(b, result, 2 + count, 2, window, end)
     return b.op("Identity", result, shape=call.shape)
-
-
-def col2im_bool(b: Builder, call: OpCall) -> Replacement:
-    """Compute Col2Im of bools by counts in int32: the sum of bools is a logical or."""
-    x, *sizes = call.inputs
-    counted = b.op(call.op, b.cast(x, DType.int32), *sizes, shape=call.shape, **call.attributes)
-    return b.cast(counted, DType.bool)

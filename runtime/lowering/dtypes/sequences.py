@@ -21,10 +21,7 @@ from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
 
 LISTED = frozenset(
-    map(
-        DType.of,
-        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string".split(),
-    )
+    map(DType.of, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string".split())
 )
 """The dtypes that ONNX has sequences of, as they are stored."""
 
@@ -40,7 +37,8 @@ _RETURNS_TENSOR = frozenset({"ConcatFromSequence", "OptionalGetElement", "Sequen
 def needed(summary: Summary, rules: Legality) -> bool:
     """Return True if the graph or a body has lists, or splits into lists, that the target does not support."""
     return has_unsupported(summary) or any(
-        not _can_split(operand, rules) for _, _, operand, _ in summary.kinds("SplitToSequence")
+        isinstance(operand, TensorType) and not _has_kernel(operand.dtype.storage, rules)
+        for _, _, operand, _ in summary.kinds("SplitToSequence")
     )
 
 
@@ -119,10 +117,6 @@ def _split(
     pieces = graph.build.emit("SplitToSequence", (graph.build.cast(x, wide), *rest), type_, attributes)
     result: Symbol = list_map(lambda piece: piece.cast(element.dtype), pieces)
     return result
-
-
-def _can_split(type_: Type | None, rules: Legality) -> bool:
-    return not isinstance(type_, TensorType) or _has_kernel(type_.dtype.storage, rules)
 
 
 def _has_kernel(dtype: DType, rules: Legality) -> bool:

@@ -110,17 +110,6 @@ def _pads(b: Builder, call: OpCall) -> list[tuple[int, int]] | None:
 # Products along an axis, for which there is no exact kernel: by halves, or by doubling distances.
 
 
-def _part(b: Builder, x: Symbol, axis: int, start: int, stop: int) -> Symbol:
-    shape = _shape([Dim(stop - start) if a == axis else d for a, d in enumerate(x.shape)])
-    return b.native("Slice", x, b.vector([start]), b.vector([stop]), b.vector([axis]), shape=shape)
-
-
-def _joined(b: Builder, parts: list[Symbol], axis: int) -> Symbol:
-    size = sum(int(p.shape[axis]) for p in parts)
-    shape = _shape([Dim(size) if a == axis else d for a, d in enumerate(parts[0].shape)])
-    return b.native("Concat", *parts, shape=shape, axis=axis)
-
-
 def reduce_product(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceProd of integers by multiplying halves until one is left. Unknown sizes are left to the CPU."""
     x = call.inputs[0]
@@ -137,9 +126,10 @@ def reduce_product(b: Builder, call: OpCall) -> Replacement:
         return b.on_host(call)
     while size > 1:
         half = size // 2
-        product = b.native("Mul", _part(b, flat, axis, 0, half), _part(b, flat, axis, half, 2 * half))
-        flat = _joined(b, [product, _part(b, flat, axis, 2 * half, size)], axis) if size % 2 else product
-        size = half + size % 2
+        product = b.native("Mul", bits.part(b, flat, axis, 0, half), bits.part(b, flat, axis, half, 2 * half))
+        last = [bits.part(b, flat, axis, 2 * half, size)] if size % 2 else []
+        size = half + len(last)
+        flat = bits.concatenated(b, [product, *last], axis, Dim(size)) if last else product
     return finish(b.native("Squeeze", flat, b.vector([axis]), shape=flat.shape[:-1]))
 
 

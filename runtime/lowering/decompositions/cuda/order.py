@@ -20,6 +20,7 @@ from graphcore.runtime.lowering.decompositions.cuda.networks import joined, piec
 from graphcore.runtime.lowering.decompositions.rearranging import top_k_floats as top_k_by_bits
 from graphcore.runtime.lowering.decompositions.reductions import extreme_floats
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import length, places, reshaped, symbol
+from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -56,15 +57,14 @@ def argument(b: Builder, call: OpCall) -> Replacement:
     if call.attributes.get("select_last_index"):
         return b.on_host(call)
     axis = call.attributes.get("axis", 0) % x.rank
-    reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
-    axes = b.vector([axis])
-    best = b.op(call.op.replace("Arg", "Reduce"), x, axes, shape=reduced_shape, keepdims=1)
+    best = reduced(b, call.op.replace("Arg", "Reduce"), x, [axis], keepdims=True)
     is_best = b.op("Equal", x, best, dtype=DType.bool, shape=x.shape)
     if x.dtype.is_float:
         is_best = b.native("Or", is_best, b.native("IsNaN", x, dtype=DType.bool), shape=x.shape)
     indices = b.native_cast(places(b, x, axis), F64)
     chosen = b.native("Where", is_best, indices, b.scalar(2.0**53, F64), dtype=F64, shape=x.shape)
-    first = b.native("ReduceMin", chosen, axes, shape=call.shape, keepdims=call.attributes.get("keepdims", 1))
+    keepdims = call.attributes.get("keepdims", 1)
+    first = b.native("ReduceMin", chosen, b.vector([axis]), shape=call.shape, keepdims=keepdims)
     return b.native_cast(first, I64)
 
 

@@ -278,7 +278,8 @@ class Widths(Policy[Rewrite]):
                 inputs.append(self._rules.count(self, symbol))
             else:
                 inputs.append(self.exact(symbol))
-        types = [stored_type(self._narrow_type(s)) for s in node.outputs]
+        narrow = (tensor_type(DType.int64, s.shape) if s.id in self._narrowed else s.type for s in node.outputs)
+        types = [stored_type(type_) for type_ in narrow]
         attributes = self.rewrite.attributes(node)
         if node.op_type == "Scan":
             attributes = with_longer_operands(node, attributes, is_wide)
@@ -296,10 +297,6 @@ class Widths(Policy[Rewrite]):
         if out.id in self._narrowed:
             return is_wide(symbol)
         return isinstance(symbol.type, TensorType) and self.dtype(symbol) is self.dtype(out)
-
-    def _narrow_type(self, symbol: Symbol) -> Type:
-        type_: Type = symbol.type
-        return tensor_type(DType.int64, symbol.shape) if symbol.id in self._narrowed else type_
 
     def _result(self, node: Node, symbol: Symbol, inputs: Sequence[Symbol | None]) -> Interval | None:
         """Return the interval of a result, if it is narrower than its storage dtype."""
