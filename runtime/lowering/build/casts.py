@@ -80,10 +80,9 @@ class Casts:
         result = self._done.get(key)
         if result is None:
             producer = symbol.producer
-            is_text = DType.string in (source, target)  # only the kernel reads and writes strings
             if (
-                isinstance(producer, Constant)
-                and not is_text
+                type(producer) is Constant
+                and DType.string not in (source, target)  # only the kernel reads and writes strings
                 and (not producer.is_weight or producer.array.nbytes <= 1024)
             ):
                 array = casting.cast_array(producer.array, source, target)
@@ -159,23 +158,25 @@ class Casts:
 
     def native(self, symbol: Symbol, target: DType) -> Symbol:
         """Build one Cast that onnxruntime does not merge with the one before it."""
-        if symbol.dtype is target:
+        source = symbol.dtype
+        if source is target:
             return symbol
-        result = self._native.get((symbol.id, target))
+        key = (symbol.id, target)
+        result = self._native.get(key)
         if result is None:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
                 attributes["saturate"] = 0
-            if (symbol.dtype in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
-                result = self._native[symbol.id, target] = nibble(self._b, symbol, target)
+            if (source in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
+                result = self._native[key] = nibble(self._b, symbol, target)
                 return result
-            if symbol.dtype in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
+            if source in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
                 # Older releases read parts of bytes as bytes, and write the result over input that is yet to be read.
-                result = self._native[symbol.id, target] = self.native(self.native(symbol, DType.int32), target)
+                result = self._native[key] = self.native(self.native(symbol, DType.int32), target)
                 return result
             result = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
             self._cast_results.add(result.id)
-            self._native[symbol.id, target] = result
+            self._native[key] = result
         return result
 
     def _lacks_nibbles(self) -> bool:
@@ -421,15 +422,13 @@ def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False)
     wide: list[Symbol | None] = []
     is_exact = True
     for position, symbol in enumerate(inputs):
-        if symbol is None or symbol.type.dtype is not operand_dtype:
-            wide.append(symbol)
-            continue
-        loose = casts.loose.get((symbol.id, dtype))
-        if loose is not None and (narrow or (integers and _counts_low_bits(op_type, position, attributes))):
-            is_exact = False
-            wide.append(loose)
-        else:
-            wide.append(_moved(b, symbol, dtype, by_bits))
+        loose = None
+        if symbol is not None and symbol.type.dtype is operand_dtype:
+            if narrow or (integers and _counts_low_bits(op_type, position, attributes)):
+                loose = casts.loose.get((symbol.id, dtype))
+            is_exact &= loose is None
+            symbol = _moved(b, symbol, dtype, by_bits) if loose is None else loose
+        wide.append(symbol)
     wide_types = [b.retyped(t, dtype) if isinstance(t, TensorType) and t.dtype is operand_dtype else t for t in types]
     if "value" in attributes and op_type == "ConstantOfShape":
         attributes = {"value": attributes["value"].astype(dtype.numpy)}
