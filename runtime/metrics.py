@@ -1,7 +1,9 @@
 """Metrics of a server of requests: counts and histograms, and their text in Prometheus' format.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/. prometheus_client is not used: Batcher and Streams have metrics
-without an extra, and workers of a server sum texts. Its parser reads them in tests.
+https://prometheus.io/docs/instrumenting/exposition_formats/
+
+prometheus_client is not used: Batcher and Streams have metrics without an extra, and workers of a server sum texts. Its
+parser reads them in tests.
 """
 
 from __future__ import annotations
