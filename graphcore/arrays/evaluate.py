@@ -256,7 +256,9 @@ _FOLDS: dict[str, Fold] = {
     "GreaterOrEqual": _compared(np.greater_equal),
     "IsNaN": _is_nan,
     "Where": lambda arrays, dtypes, attributes, type_: (
-        np.asarray(np.where(*arrays)).astype(arrays[1].dtype, copy=False) if arrays[1].dtype == arrays[2].dtype else None
+        np.asarray(np.where(*arrays)).astype(arrays[1].dtype, copy=False)
+        if arrays[1].dtype == arrays[2].dtype
+        else None
     ),
     "Cast": _cast,
     "BitCast": _viewed,
