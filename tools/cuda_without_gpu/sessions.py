@@ -151,9 +151,9 @@ _FUSIONS: dict[str, Callable[[], Graph]] = {
 
 def documented() -> frozenset[str]:
     """Return the operators that docs/howto/cuda.md says are left to the CPU."""
-    text = re.search(r"^Left to the CPU:.*?\n\n", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
+    text = re.search(r"^These operators run on the CPU.*?\n\n", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
     if text is None:
-        raise ValueError(f"{DOCUMENT} has no paragraph that begins with 'Left to the CPU:'")
+        raise ValueError(f"{DOCUMENT} has no paragraph that begins with 'These operators run on the CPU'")
     return frozenset(re.findall(r"`([A-Z]\w+)`", text[0]))
 
 
