@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -11,12 +12,19 @@ import numpy as np
 from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors
+from graphcore.errors import GraphError, ModelError
+from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models._config import ModelWeights, Source, WeightsSource, arrays_of, from_gguf
 from graphcore.models.families import Config
-from graphcore.models.generation import Attention, DecoderStep, adapted_layers
 from graphcore.ops import microsoft
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+DEFAULT_CACHE = 1024
+"""The default number of tokens of a cache."""
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -178,33 +186,107 @@ def build(
         ignored=r".*\.(rotary_emb\.inv_freq|(attn|attention)\.(masked_)?bias)"  # constants, in older files
         + (r"|rope_(freqs|factors_(long|short))\.weight" if config.scaling else ""),
     )
-    heads = Attention(config.layers, config.heads, config.kv_heads, config.size, config.positions)
-    adapted = adapted_layers(by_name, adapters, transposed=layout.transposed)
-    step = DecoderStep(layout.architecture, heads, cache, last_tokens, adapted)
-    return _Decoder(config, step, arrays).build(every_token)
+    low_rank = _adapted_layers(by_name, adapters, layout.transposed)
+    return _Decoder(config, arrays, cache, last_tokens, low_rank).build(every_token)
+
+
+def _adapted_layers(
+    shapes: Mapping[str, tuple[int, ...]], ends: Collection[str], is_transposed: bool
+) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of inputs and outputs of the dense layers whose names end so. Raises `ModelError` if none do.
+
+    shapes: of weights by name, [outputs, inputs]; the other way if `is_transposed`.
+    """
+    dense = {
+        name.removesuffix(".weight"): shape if is_transposed else shape[::-1]
+        for name, shape in shapes.items()
+        if len(shape) == 2
+        and re.search(r"\.\d+\.", name)
+        and ".experts." not in name  # no embeddings and stacked weights
+    }
+    unknown = [end for end in ends if not any(name.endswith(f".{end}") for name in dense)]
+    if unknown or isinstance(ends, str):
+        names = sorted({name.rpartition(".")[2] for name in dense})
+        raise ModelError(f"adapters: no layer's name ends with {ends!r:.80}", help=f"the ends are {', '.join(names)}")
+    return {name: shape for name, shape in dense.items() if name.endswith(tuple(f".{end}" for end in ends))}
 
 
 class _Decoder:
-    """The layers. Activations are rows of all tokens of all items."""
+    """A call of the layers, on the tokens after those in the cache. Activations are rows of all tokens of all items.
 
-    def __init__(self, config: Config, step: DecoderStep, arrays: Mapping[str, Array]) -> None:
+    The cache of a layer is two buffers, such as `keys0` and `values0`, of [batch, kv_heads, cache, size]. `lengths` has
+    the number of tokens of each item after the call; rows of the cache beyond are undefined. A call is the first one,
+    on prompts padded on the right, if the longest item has as many tokens as the call.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        arrays: Mapping[str, Array],
+        cache: int | None,
+        has_last_tokens: bool,
+        low_rank: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        """Create the graph. low_rank: the numbers of inputs and outputs of dense layers that take a LoRA adapter."""
+        name, positions = config.layout.architecture, config.positions
+        cache = min(DEFAULT_CACHE, positions) if cache is None else cache
+        if type(cache) is not int or cache < 1:
+            raise GraphError(
+                f"{name}: cache must be an integer above 0, got {cache!r:.80}",
+                help="give a number of tokens: cache=1024",
+            )
+        if cache > positions:
+            raise ModelError(
+                f"{name}: cache={cache} tokens, but the model has {positions} positions",
+                help=f"give cache={positions} or less",
+            )
+        buffer = Buffer(DType.float32, ["batch", config.kv_heads, cache, config.size], in_place=True)
+        inputs: dict[str, Any] = {
+            "tokens": TensorType(DType.int64, ["batch", "sequence"]),
+            "lengths": TensorType(DType.int64, ["batch"]),
+        }
+        if has_last_tokens:
+            inputs["last_tokens"] = TensorType(DType.int64, [])
+        inputs |= {f"{kind}{number}": buffer for number in range(config.layers) for kind in ("keys", "values")}
+        defaults = {}
+        for number, (module, (into, out)) in enumerate(low_rank.items()):
+            inputs[f"{module}.lora_A"] = TensorType(DType.float32, [into, f"rank{number}"])
+            inputs[f"{module}.lora_B"] = TensorType(DType.float32, [f"rank{number}", out])
+            defaults[f"{module}.lora_A"] = np.zeros((into, 0), np.float32)
+            defaults[f"{module}.lora_B"] = np.zeros((0, out), np.float32)
+        self.graph = graph = Graph(name, inputs, defaults=defaults)
         self.config = config
-        self.step = step
-        self.weights = ModelWeights(step.graph, _with_stacked_experts(config, arrays))
+        self.low_rank = low_rank
+        self.weights = ModelWeights(graph, _with_stacked_experts(config, arrays))
         self.prefix = ""
-        self.angles: dict[bool, tuple[Symbol, Symbol] | None] = {False: None, True: None}
+        self.angles: dict[bool, tuple[Symbol, ...]] = {False: (), True: ()}
         for is_local in {bool(window) for window in config.windows or (0,)} if config.rotated else ():
-            cos, sin = angles(config, step.cache, is_local=is_local)
-            self.angles[is_local] = step.graph.constant(cos), step.graph.constant(sin)
+            self.angles[is_local] = tuple(map(graph.constant, angles(config, cache, is_local=is_local)))
+        self.tokens, self.lengths = graph.inputs[:2]
+        self.last_tokens = graph["last_tokens"] if has_last_tokens else None
+        with graph.layer("lengths"):
+            self.count = ops.shape_of(self.tokens)[1]
+            total = ops.max(ops.max(self.lengths, axis=0), self.count)
+            self.before = ops.where(total == self.count, 0, self.lengths - self.count)
+            # A length outside the cache becomes an index out of range, so that the run fails.
+            is_outside = (self.lengths < 1) | (self.before < 0)
+            rows = graph.constant(np.arange(-1, cache, dtype=np.int32))
+            self.last_keys = ops.gather(rows, ops.where(is_outside, cache + 1, self.lengths))
+            self.total = total.cast(DType.int32)
 
     def build(self, every_token: bool) -> Graph:
-        graph, config = self.step.graph, self.config
+        graph, config = self.graph, self.config
+        batch, sequence = self.tokens.shape
         embedding = self.weight("token_embd")
         with graph.layer("embeddings"):
-            x = self.step.embed_tokens(embedding)
+            # Gather would count a negative token from the end; any invalid one makes the run fail.
+            x = ops.gather(embedding, ops.where(self.tokens < 0, config.vocabulary, self.tokens))
             if config.learnt_positions:
-                x = x + ops.gather(self.weight("position_embd"), self.step.positions())
-            rows = self.step.rows(x if config.embedding_scale == 1 else x * config.embedding_scale)
+                positions = self.before.unsqueeze(-1) + ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
+                x = x + ops.gather(self.weight("position_embd"), positions)
+            if config.embedding_scale != 1:
+                x = x * config.embedding_scale
+            rows = x.reshape(batch * sequence, config.width)
         for number in range(config.layers):
             self.prefix = f"{config.layout.layers}.{number}."
             with graph.layer(f"layers/{number}"):
@@ -212,7 +294,27 @@ class _Decoder:
         self.prefix = ""
         rows = self.norm(rows, "output_norm")
         head = embedding if config.tied else self.weight("output")
-        return self.step.output(rows, head, every_token, config.logit_softcap)
+        with graph.layer("head"):
+            logits = self.logits(rows, head, every_token)
+            cap = config.logit_softcap
+            graph.output(logits=ops.tanh(logits / cap) * cap if cap else logits)
+        return graph
+
+    def logits(self, rows: Symbol, head: Symbol, every_token: bool) -> Symbol:
+        """Return the logits of the last token of each item, of several last tokens, or of all."""
+        batch, sequence = self.tokens.shape
+        width, vocabulary = self.config.width, self.config.vocabulary
+        if every_token:
+            return ops.linear(rows, head).reshape(batch, sequence, vocabulary)
+        items, count = rows.reshape(batch, sequence, width), self.last_tokens
+        if count is None:
+            at = self.lengths - self.before - 1
+            return ops.linear(ops.gather_nd(items, at.unsqueeze(-1), batch_dims=1), head)
+        each = ops.range(0, count, dtype=DType.int64, out_dim="last_tokens")
+        at = (self.lengths - self.before - count).unsqueeze(-1) + each
+        at = ops.where(at < 0, self.count, at)  # GatherND would count from the end; the run fails for too few tokens
+        last = ops.gather_nd(items, at.unsqueeze(-1), batch_dims=1).reshape(batch * Dim("last_tokens"), width)
+        return ops.linear(last, head).reshape(batch, "last_tokens", vocabulary)
 
     def weight(self, part: str) -> Symbol:
         return self.weights[f"{self.prefix}{self.config.layout.names[part]}.weight"]
@@ -221,8 +323,12 @@ class _Decoder:
         name = self.prefix + self.config.layout.names[part]
         weight, bias = self.weight(part), self.weights.get(f"{name}.bias")
         if not self.config.layout.transposed:
-            return self.step.adapt(ops.linear(x, weight, bias), x, name)
-        return self.step.adapt(x @ weight if bias is None else x @ weight + bias, x, name)
+            y = ops.linear(x, weight, bias)
+        else:
+            y = x @ weight if bias is None else x @ weight + bias
+        if name in self.low_rank:  # the default of rank 0 adds zeros
+            y = y + x @ self.graph[f"{name}.lora_A"] @ self.graph[f"{name}.lora_B"]
+        return y
 
     def norm(self, x: Symbol, part: str) -> Symbol:
         gamma, epsilon = self.weight(part), self.config.epsilon
@@ -262,18 +368,25 @@ class _Decoder:
                 self.norm(x.reshape(h.shape[0], count, config.size), f"attn_{part}_norm").reshape(x.shape)
                 for x, count, part in ((query, config.heads, "q"), (key, config.kv_heads, "k"))
             )
+        batch, sequence = self.tokens.shape
+        q, k, v = (x.reshape(batch, sequence, x.shape[-1]) for x in (query, key, value))
         window = config.windows[number] if config.windows else 0
-        attended = self.step.attend(
-            number,
-            query,
-            key,
-            value,
-            self.angles[bool(window)],
-            window=window,
-            softcap=config.softcap,
-            scale=config.scale,
+        past = [self.graph.buffers[f"{kind}{number}"] for kind in ("keys", "values")]
+        rotation = self.angles[bool(window)]
+        # The kernel appends to the cache, reads only its valid rows, and rotates queries and keys itself.
+        mixed, *present = self.graph.op(
+            "GroupQueryAttention",
+            (q, k, v, *past, self.last_keys, self.total, *rotation),
+            {"num_heads": config.heads, "kv_num_heads": config.kv_heads, "do_rotary": int(bool(rotation))}
+            | ({"local_window_size": window} if window else {})
+            | ({"softcap": config.softcap} if config.softcap else {})
+            | ({} if config.scale is None else {"scale": config.scale}),
+            [q.type, past[0].type, past[1].type],
+            domain="com.microsoft",
         )
-        return self.dense(attended, "attn_output")
+        for buffer, value_now in zip(past, present, strict=True):
+            ops.buffer_store(buffer, value_now)
+        return self.dense(mixed.reshape(*query.shape), "attn_output")
 
     def feed_forward(self, h: Symbol, suffix: str = "") -> Symbol:
         if not self.config.gated:

@@ -25,7 +25,7 @@ FORMS = {
     "tied": SMALL,
     "untied": replace(SMALL, tied=False),
     "erf": replace(SMALL, activation="none"),
-    "heads that no kernel takes": replace(SMALL, heads=8),
+    "heads that no kernel takes": replace(SMALL, heads=8, kv_heads=8, size=SMALL.width // 8),
 }
 FIELDS: dict[str, Any] = {
     "model_type": "gpt2",
