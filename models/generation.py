@@ -150,15 +150,14 @@ def _steps(
                 if text.error is not None:
                     raise text.error
             # Each running text gets a token; a single one may get several by lookup.
-            available = min(
-                (len(t.new_tokens) for t in texts if not t.is_done), default=max(len(t.new_tokens) for t in texts)
-            )
+            counts = [len(text.new_tokens) for text in texts if not text.is_done]
+            available = min(counts) if counts else max(len(text.new_tokens) for text in texts)
             for number in range(yielded, available):
                 if bar is not None:
                     bar.show(number + 1)
                 yield np.array([t.new_tokens[number] if number < len(t.new_tokens) else ENDED for t in texts], np.int64)
             yielded = max(available, yielded)
-            if all(text.is_done for text in texts):
+            if not counts:
                 return
     finally:
         if bar is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -117,20 +117,17 @@ def _is_number(value: object) -> bool:
 # A text that is being generated.
 
 
-class Rule(Protocol):
-    """Changes the logits of one text before each token is chosen."""
+class Constraint(Protocol):
+    """Changes the logits of a text before each token is chosen, such as a grammar of `models.Grammars`."""
+
+    def start(self) -> Constraint:
+        """Return the state at the beginning of a text."""
 
     def apply(self, logits: Array) -> None:
         """Change float32[vocabulary] in place: -inf forbids a token."""
 
     def advance(self, token: int) -> bool:
         """Receive a new token. Returns True if it ends the text."""
-
-
-class Constraint(Protocol):
-    """Makes the rule of each text, such as a grammar of `models.constraints`."""
-
-    def start(self) -> Rule: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,75 +158,47 @@ DRAFT_TOKENS = 6
 """The maximum number of tokens that a draft model proposes for one call."""
 
 
+@dataclass(slots=True, eq=False)
 class Text:
     """A prompt and the tokens after it.
+
+    numbers: a random number for each token. lookup: the maximum number of tokens to look up. top_count: the number
+    of likeliest tokens in `logprobs`; 0 for no `logprobs`. until: gets each token, True ends the text.
+    rules: applied in order. adapter: values of inputs with defaults; texts of one object share calls and prefixes.
 
     new_tokens: the new tokens so far. cached: the number of tokens whose keys and values are in the cache, which are
     all but the last once the prompt is read. is_done: no token will follow. error: why it ended early, or None.
     logprobs: the log-probabilities of the new tokens, if they were requested.
     """
 
-    __slots__ = (
-        "_ends",
-        "_max_new_tokens",
-        "_next_number",
-        "_tokens",
-        "_top_count",
-        "_until",
-        "adapter",
-        "cached",
-        "choice",
-        "count",
-        "error",
-        "is_done",
-        "last",
-        "logprobs",
-        "lookup",
-        "new_tokens",
-        "numbers",
-        "reach",
-        "rules",
-    )  # fmt: skip
+    prompt: InitVar[Array]
+    max_new_tokens: int
+    ends: Collection[int]
+    choice: Choice
+    numbers: Iterator[float]
+    lookup: int = 0
+    top_count: int = 0
+    until: Callable[[int], bool] | None = None
+    rules: Sequence[Constraint] = ()
+    adapter: Mapping[str, Array] | None = None
+    new_tokens: list[int] = field(init=False, default_factory=list)
+    logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
+    count: int = field(init=False)
+    cached: int = field(init=False, default=0)
+    last: int = field(init=False)
+    reach: int = field(init=False)
+    is_done: bool = field(init=False)
+    error: BaseException | None = field(init=False, default=None)
+    _tokens: Array = field(init=False)
+    _next_number: float | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        prompt: Array,
-        max_new_tokens: int,
-        ends: Collection[int],
-        choice: Choice,
-        numbers: Iterator[float],
-        lookup: int = 0,
-        top_count: int = 0,
-        until: Callable[[int], bool] | None = None,
-        rules: Sequence[Rule] = (),
-        adapter: Mapping[str, Array] | None = None,
-    ) -> None:
-        """Start a text.
-
-        numbers: a random number for each token. lookup: the maximum number of tokens to look up. top_count: the number
-        of likeliest tokens in `logprobs`; 0 for no `logprobs`. until: gets each token, True ends the text.
-        rules: applied in order. adapter: values of inputs with defaults; texts of one object share calls and prefixes.
-        """
-        self.choice = choice
-        self.numbers = numbers
-        self.lookup = lookup
-        self.reach = lookup or DRAFT_TOKENS
-        self.rules = rules
-        self.adapter = adapter
-        self.new_tokens: list[int] = []
-        self.logprobs: list[TokenLogprob] = []
-        self._top_count = top_count
-        self._until = until
+    def __post_init__(self, prompt: Array) -> None:
         self.count = len(prompt)
-        self.cached = 0
         self.last = int(prompt[-1])
-        self.is_done = not max_new_tokens
-        self.error: BaseException | None = None
-        self._tokens = np.empty(len(prompt) + max_new_tokens, np.int64)
+        self.reach = self.lookup or DRAFT_TOKENS
+        self.is_done = not self.max_new_tokens
+        self._tokens = np.empty(len(prompt) + self.max_new_tokens, np.int64)
         self._tokens[: len(prompt)] = prompt
-        self._max_new_tokens = max_new_tokens
-        self._ends = frozenset(ends)
-        self._next_number: float | None = None
 
     @property
     def tokens(self) -> Array:
@@ -239,7 +208,7 @@ class Text:
     @property
     def remaining(self) -> int:
         """The maximum number of tokens that can follow."""
-        return self._max_new_tokens - len(self.new_tokens)
+        return self.max_new_tokens - len(self.new_tokens)
 
     def number(self) -> float:
         """Return the random number of the next token, the same until that token is added."""
@@ -251,11 +220,11 @@ class Text:
         """Add a token, unless another thread has ended the text. logits: [vocabulary]."""
         if self.is_done:
             return
-        is_last = token in self._ends
-        if self._top_count:
-            self.logprobs.append(token_logprob(token, logits, self._top_count))
+        is_last = token in self.ends
+        if self.top_count:
+            self.logprobs.append(token_logprob(token, logits, self.top_count))
         try:
-            is_last |= self._until is not None and self._until(token)
+            is_last |= self.until is not None and self.until(token)
             for rule in self.rules:
                 is_last |= rule.advance(token)
         except Exception as error:  # of this text alone
@@ -266,7 +235,7 @@ class Text:
         self.count += 1
         self._next_number = None
         self.new_tokens.append(token)
-        if is_last or len(self.new_tokens) == self._max_new_tokens:  # another thread may end it: never set False
+        if is_last or len(self.new_tokens) == self.max_new_tokens:  # another thread may end it: never set False
             self.is_done = True
 
     def fail(self, error: BaseException) -> None:
@@ -313,23 +282,22 @@ class Decoder:
     def check_lookup(self, caller: str, lookup: Any) -> int:
         """Return `lookup` as an integer. Raises `FeedError`, or `ModelError` for a model without last_tokens."""
         count = require_integer(caller, "lookup", lookup, 0)
-        if count and not self.takes_last:
+        if count:
+            self._require_last_tokens(f"{caller}: lookup={count}")
+        return count
+
+    def _require_last_tokens(self, what: str) -> None:
+        if not self.takes_last:
             raise ModelError(
-                f"{caller}: lookup={count} needs logits of several tokens, but {self.model.name} outputs the last ones",
+                f"{what} needs logits of several tokens, but {self.model.name} outputs the last ones",
                 help="build the model with last_tokens=True",
             )
-        return count
 
     def check_draft(self, caller: str, draft: Model | None) -> Decoder | None:
         """Return the decoder of a draft model. Raises `ModelError` if it has another vocabulary."""
         if draft is None:
             return None
-        if not self.takes_last:
-            raise ModelError(
-                f"{caller}: draft={draft.name} needs logits of several tokens, but {self.model.name} outputs the last "
-                "ones",
-                help="build the model with last_tokens=True",
-            )
+        self._require_last_tokens(f"{caller}: draft={draft.name}")
         decoder = decoder_of(f"{caller}: draft", draft)
         if decoder.vocabulary != self.vocabulary:
             raise ModelError(
@@ -354,7 +322,7 @@ class Decoder:
         return adapter
 
 
-def start_rules(caller: str, constraints: Any) -> list[Rule]:
+def start_rules(caller: str, constraints: Any) -> list[Constraint]:
     """Return new rules of constraints. Raises `FeedError` for other objects."""
     if not isinstance(constraints, Sequence) or not all(hasattr(each, "start") for each in constraints):
         raise FeedError(
@@ -413,11 +381,11 @@ def require_integer(caller: str, name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def stop_tokens(caller: str, stop: Any) -> list[int]:
+def stop_tokens(caller: str, stop: Any) -> frozenset[int]:
     """Return the tokens that end a text. Raises `FeedError`."""
     if isinstance(stop, (str, bytes)) or not np.iterable(stop):
         raise FeedError(f"{caller}: stop must be a list of tokens, got {stop!r:.80}", help="give stop=[2]")
-    return [require_integer(caller, "stop", token, 0) for token in stop]
+    return frozenset(require_integer(caller, "stop", token, 0) for token in stop)
 
 
 def prompts_of(caller: str, tokens: Any) -> tuple[list[Array], bool]:

@@ -115,14 +115,11 @@ class Request:
         state = "failed" if self._text.error else "done" if self.done else "going on"
         return f"<Request: {len(self._text.new_tokens)} tokens, {state}>"
 
-    def _end(self, error: BaseException) -> None:
+    def _notify(self, error: BaseException | None = None) -> None:
+        """Wake the threads that wait for a token. error: ends the text, unless it has ended."""
         with self._changed:
-            if not self._text.is_done:
+            if error is not None:
                 self._text.fail(error)
-            self._changed.notify_all()
-
-    def _notify(self) -> None:
-        with self._changed:
             self._changed.notify_all()
 
 
@@ -160,17 +157,13 @@ class Streams(Server):
             FeedError: A number is invalid.
             ResourceLimitError: There is not enough memory for the slots.
         """
-        self._decoder = model_decoder = decoder_of("Streams", model)
-        max_prefix_tokens = require_integer(
-            "Streams", "prefix_tokens", model_decoder.cache if prefix_tokens is None else prefix_tokens, 0
-        )
-        slot_count, piece_tokens = (
-            require_integer("Streams", "slots", slots, 1),
-            require_integer("Streams", "piece", piece, 1),
-        )
-        draft_decoder = model_decoder.check_draft("Streams", draft)
-        running = Running(model_decoder, slot_count, piece_tokens, max_prefix_tokens, draft_decoder)
-        self._slots = slot_count
+        self._decoder = decoder = decoder_of("Streams", model)
+        prefix_tokens = decoder.cache if prefix_tokens is None else prefix_tokens
+        max_prefix_tokens = require_integer("Streams", "prefix_tokens", prefix_tokens, 0)
+        self._slots = require_integer("Streams", "slots", slots, 1)
+        piece_tokens = require_integer("Streams", "piece", piece, 1)
+        draft_decoder = decoder.check_draft("Streams", draft)
+        running = Running(decoder, self._slots, piece_tokens, max_prefix_tokens, draft_decoder)
         self._work = _Work(model.name, running, require_integer("Streams", "max_waiting", max_waiting, 0))
         # The thread refers to the work, not to the Streams, which can thus be garbage-collected.
         super().__init__(model.name, "streams", self._work, _run, self._work)
@@ -260,7 +253,7 @@ class _Work:
         self.counts = running.counts
         self.recorder = Recorder("streams", name)
         self.limit = Limit(name)
-        self._deadlines = Deadlines(f"graphcore streams {name}: deadlines", self._expire)
+        self.deadlines = Deadlines(f"graphcore streams {name}: deadlines", self._expire)
         self._name = name
         self._batch: Running | None = running
         self._max_waiting = max_waiting
@@ -292,19 +285,27 @@ class _Work:
                 self._count(request)
                 return
             if request._seconds is not None:
-                self._deadlines.add(request._arrived + request._seconds, request)
+                self.deadlines.add(request._arrived + request._seconds, request)
             self._waiting.append(request)
             self._changed.notify_all()
 
     def cancel(self, request: Request) -> bool:
-        return self._drop(request, _cancelled_error(request))
+        error = RunCancelledError(
+            f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has them"
+        )
+        return self._drop(request, error)
 
     def metrics(self) -> Metrics:
         running, waiting = self.sizes()
         return self.recorder.read(waiting, running)
 
     def _expire(self, request: Request) -> None:
-        self._drop(request, _timeout_error(self._name, request))
+        error = RunTimeoutError(
+            f"{self._name}: a request has not ended after timeout={request._seconds:g} seconds: "
+            f"{len(request.tokens)} tokens",
+            help="request.tokens has them; increase timeout=",
+        )
+        self._drop(request, error)
 
     def _drop(self, request: Request, error: RunError) -> bool:
         """End a request with an error. Returns True if it had not ended before."""
@@ -313,7 +314,7 @@ class _Work:
                 return False
             if request in self._waiting:
                 self._waiting.remove(request)
-            request._end(error)
+            request._notify(error)
             self._count(request)
             return True
 
@@ -361,10 +362,9 @@ class _Work:
 
     def _leave(self) -> None:
         """Count and remove the requests that have ended."""
-        for request in self._running:
-            if request.done:
-                self._count(request)
-        self._running = [request for request in self._running if not request.done]
+        for request in [each for each in self._running if each.done]:
+            self._running.remove(request)
+            self._count(request)
 
     def notify(self) -> None:
         """Wake all threads that wait for a token."""
@@ -383,20 +383,15 @@ class _Work:
     def stop(self) -> None:
         self.limit.end(_closed_error)
 
-    def leave(self) -> None:
-        """Close the deadlines when the thread ends."""
-        self._deadlines.close()
-
     def _finish(self, error: BaseException | None) -> None:
         with self._changed:
             self.is_closed = True
-            ended = [*self._running, *self._waiting] if error is not None else []
-            if error is not None:
+            ended = [] if error is None else [*self._running, *self._waiting]
+            if ended:
                 self._waiting.clear()
             self._changed.notify_all()
         for request in ended:
-            assert error is not None
-            request._end(error)
+            request._notify(error)
             self._count(request)
 
 
@@ -416,23 +411,10 @@ def _run(work: _Work) -> None:
         if batch.counts.calls > calls:
             work.recorder.batch(rows)
         del batch
-    work.leave()
+    work.deadlines.close()
 
 
 def _closed_error() -> RunCancelledError:
     return RunCancelledError(
         "a request was cancelled: its streams were closed", help="close(drain=True) waits for requests"
-    )
-
-
-def _timeout_error(name: str, request: Request) -> RunTimeoutError:
-    return RunTimeoutError(
-        f"{name}: a request has not ended after timeout={request._seconds:g} seconds: {len(request.tokens)} tokens",
-        help="request.tokens has them; increase timeout=",
-    )
-
-
-def _cancelled_error(request: Request) -> RunCancelledError:
-    return RunCancelledError(
-        f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has them"
     )

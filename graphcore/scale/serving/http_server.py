@@ -7,7 +7,6 @@ import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib import import_module
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from graphcore.errors import GraphError, RunError
@@ -31,7 +30,11 @@ CLOSING_SECONDS = 10.0
 
 
 class HttpServer:
-    """Serves models over HTTP until it is closed, at `server.url`."""
+    """Serves models over HTTP until it is closed.
+
+    Attributes:
+        url: The URL of the server: "http://127.0.0.1:8000".
+    """
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class HttpServer:
         }
         self._listening = listening or bind(host, port)
         self.host, self.port = self._listening.getsockname()[:2]
-        self._url = url_of(self._listening)
+        self.url = url_of(self._listening)
         self._grpc: Any = None
         with ExitStack() as undone:
             undone.callback(self._listening.close)
@@ -108,11 +111,6 @@ class HttpServer:
         self.grpc_port = grpc_port
         self._listener = Listener(self._endpoint, self._listening, max_connections, client_seconds, CLOSING_SECONDS)
 
-    @property
-    def url(self) -> str:
-        """The URL of the server: "http://127.0.0.1:8000"."""
-        return self._url
-
     def close(self) -> None:
         """Respond to accepted requests, then stop."""
         self._endpoint.is_ready = False
@@ -124,9 +122,7 @@ class HttpServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 
