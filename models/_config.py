@@ -17,7 +17,7 @@ from graphcore.arrays.casting import Array, is_masked
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol, present
+from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 
 Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
@@ -59,6 +59,9 @@ class Schema:
     ignored: frozenset[str] = frozenset()
 
 
+_FIX = "give the path of a config.json"
+
+
 def content_of(source: Source) -> dict[str, Any]:
     """Return the fields of a configuration. Raises `ModelError` if it is invalid."""
     if isinstance(source, Mapping):
@@ -70,12 +73,10 @@ def content_of(source: Source) -> dict[str, Any]:
             f"config: config must be a Config of this model, a dict or a path, got {name}",
             help="give a dict, or the path of a config.json",
         )
-    content = read_json(os.fsdecode(source))
+    path = os.fsdecode(source)
+    content = read_json(path)
     if not isinstance(content, dict):
-        raise ModelError(
-            f"config: {os.fsdecode(source)} must hold a JSON object, got {type(content).__name__}",
-            help="give a config.json",
-        )
+        raise ModelError(f"config: {path} must hold a JSON object, got {type(content).__name__}", help=_FIX)
     return content
 
 
@@ -85,17 +86,13 @@ def read_json(path: str) -> Any:
         with open(path, "rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise ModelError(
-            f"config: {path[:256]!r} cannot be read: {error}", help="give the path of a config.json"
-        ) from None
+        raise ModelError(f"config: {path[:256]!r} cannot be read: {error}", help=_FIX) from None
     if len(text) > MAX_FILE_BYTES:
-        raise ResourceLimitError(
-            f"config: {path} has more than {MAX_FILE_BYTES} bytes", help="give the path of a config.json"
-        )
+        raise ResourceLimitError(f"config: {path} has more than {MAX_FILE_BYTES} bytes", help=_FIX)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"config: {path} is not JSON: {error}", help="give the path of a config.json") from None
+        raise ModelError(f"config: {path} is not JSON: {error}", help=_FIX) from None
 
 
 def read(source: Source, schema: Schema, ignore: Collection[str] = ()) -> dict[str, Any]:
@@ -128,6 +125,8 @@ def read(source: Source, schema: Schema, ignore: Collection[str] = ()) -> dict[s
         value = result[name] = fields.get(name, default)
         if value is not REQUIRED and not (value is default or _fits(value, schema.types[name])):
             faults.append(f"{name} is {_text(value)}, not {_DESCRIPTIONS[schema.types[name]]}")
+        elif name in ("num_hidden_layers", "n_layer") and type(value) is int and value > MAX_LAYERS:
+            faults.append(f"{name} is {value}, but at most {MAX_LAYERS} are supported")
     if faults:
         raise ModelError(
             f"config: {'; '.join(faults)}",
@@ -287,7 +286,7 @@ def arrays_of(
             )
         by_name = gguf(tensors)
     else:
-        by_name = _rename_tensors(tensors, rename)
+        by_name = renamed(tensors, rename)
     names = [name for name in by_name if not ignored or not re.fullmatch(ignored, name)]
     tied = {name: other for name, other in (tied or {}).items() if name in by_name}
     faults = {
@@ -323,43 +322,13 @@ def arrays_of(
     return arrays
 
 
-def _rename_tensors(tensors: Mapping[str, Array], rename: Callable[[str], str]) -> dict[str, Array]:
+def renamed(tensors: Mapping[str, Array], rename: Callable[[str], str]) -> dict[str, Array]:
     """Rename tensors. If two would get the same name, one keeps its own name and is then unexpected."""
     result: dict[str, Array] = {}
     for name in tensors:
         new = rename(name) if isinstance(name, str) else repr(name)
-        result[name if _has_clash(new, name, result, tensors) else new] = tensors[name]
-    return result
-
-
-def _has_clash(new: str, name: str, result: Mapping[str, Array], tensors: Mapping[str, Array]) -> bool:
-    """Return True if another tensor has the new name."""
-    return new in result or (new != name and new in tensors)
-
-
-def _gguf_parts(name: str) -> tuple[str | None, str, str]:
-    """Split `blk.3.attn_q.weight` into "3", "attn_q" and ".weight"; the first is None outside a block."""
-    match = present(re.fullmatch(r"(?:blk\.(\d+)\.)?(.*?)(\.\w+)?", name, re.DOTALL))
-    return match[1], match[2], match[3] or ""
-
-
-def from_gguf(
-    tensors: Tensors[Array],
-    names: Mapping[str, str],
-    layers: str,
-    convert: Callable[[str | None, str, Array], Array],
-) -> dict[str, Array]:
-    """Return the tensors of a GGUF file by the names of the model; unknown and duplicate ones keep their names.
-
-    names: names in the model by those in the file, inside or outside blocks. layers: the prefix of blocks in the model.
-    convert: maps block, name and array in the file to the array in the model.
-    """
-    result: dict[str, Array] = {}
-    for name in tensors:
-        block, stem, kind = _gguf_parts(name)
-        path = "" if block is None else f"{layers}.{block}."
-        new = f"{path}{names[stem]}{kind}" if stem in names else name
-        result[name if _has_clash(new, name, result, tensors) else new] = convert(block, stem, tensors[name])
+        has_clash = new in result or (new != name and new in tensors)
+        result[name if has_clash else new] = tensors[name]
     return result
 
 

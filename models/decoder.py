@@ -15,8 +15,8 @@ from graphcore.checkpoints import Tensors
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
-from graphcore.models._config import ModelWeights, Source, WeightsSource, arrays_of, from_gguf
+from graphcore.ir.symbol import Symbol, present
+from graphcore.models._config import ModelWeights, Source, WeightsSource, arrays_of, renamed
 from graphcore.models.families import Config
 from graphcore.ops import microsoft
 from graphcore.types.dims import Dim
@@ -428,11 +428,24 @@ def _with_stacked_experts(config: Config, arrays: Mapping[str, Array]) -> dict[s
     return result
 
 
+_GGUF_NAME = re.compile(r"(?:blk\.(?P<block>\d+)\.)?(?P<stem>.*?)(?P<kind>\.\w+)?", re.DOTALL)
+"""`blk.3.attn_q.weight`; there is no block outside of the layers."""
+
+
 def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
-    """Return the tensors of a GGUF file by the names and in the layout of checkpoints."""
+    """Return the tensors of a GGUF file by the names and in the layout of checkpoints.
+
+    Unknown tensors, and those that would get the name of another, keep their names.
+    """
     layout = config.layout
 
-    def convert(block: str | None, stem: str, array: Array) -> Array:
+    def rename(name: str) -> str:
+        block, stem, kind = present(_GGUF_NAME.fullmatch(name)).groups(default="")
+        prefix = f"{layout.layers}.{block}." if block else ""
+        return f"{prefix}{layout.names[stem]}{kind}" if stem in layout.names else name
+
+    def convert(name: str, array: Array) -> Array:
+        block, stem, _ = present(_GGUF_NAME.fullmatch(name)).groups()
         if layout.transposed and block is not None and array.ndim == 2:
             return array.T.copy()
         if config.norm == "rms1" and stem.endswith("norm"):
@@ -447,7 +460,7 @@ def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
         return array
 
     result: dict[str, Array] = {}
-    for name, array in from_gguf(tensors, layout.names, layout.layers, convert).items():
+    for name, array in renamed({name: convert(name, tensors[name]) for name in tensors}, rename).items():
         if "{}" in name and isinstance(array, np.ndarray) and array.ndim == 3:  # all experts of a layer
             result |= {name.format(number): expert for number, expert in enumerate(array)}
         else:

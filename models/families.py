@@ -464,9 +464,6 @@ def _values(
     for alias, name in _ALIASES.items():
         fields[name] = fields.get(name) if fields.get(name) is not None else fields.get(alias)
     heads, width, layers = (fields[n] for n in ("num_attention_heads", "hidden_size", "num_hidden_layers"))
-    require(
-        layers <= _config.MAX_LAYERS, f"num_hidden_layers is {layers}, but at most {_config.MAX_LAYERS} are supported"
-    )
     has_size = fields.get("head_dim") is not None
     require(has_size or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
     size = fields["head_dim"] if has_size else width // heads

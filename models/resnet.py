@@ -68,12 +68,12 @@ class Config:
         """Raise `ModelError` for invalid values."""
         _config.require_values(self)
         widths, depths = self.widths, self.depths
-        require(len(widths) == len(depths), f"{len(widths)} widths, but {len(depths)} depths")
+        require(len(widths) == len(depths), f"{len(widths)} widths (hidden_sizes), but {len(depths)} depths")
         require(
             sum(depths) <= _config.MAX_LAYERS, f"{sum(depths)} layers, but at most {_config.MAX_LAYERS} are supported"
         )
         narrow = [w for w in widths if w % REDUCTION and self.bottleneck]
-        require(not narrow, f"widths {narrow} of bottlenecks are not multiples of {REDUCTION}")
+        require(not narrow, f"widths (hidden_sizes) {narrow} of bottlenecks are not multiples of {REDUCTION}")
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
@@ -87,19 +87,13 @@ class Config:
         """
         content = _config.content_of(source)
         fields = _config.read(content, SCHEMA, ignore)
-        kind, widths, depths = fields["layer_type"], fields["hidden_sizes"], fields["depths"]
+        kind = fields["layer_type"]
         require(kind in ("bottleneck", "basic"), f"layer_type is {kind!r:.80}; supported is 'bottleneck' or 'basic'")
-        require(len(widths) == len(depths), f"{len(widths)} hidden_sizes, but {len(depths)} depths")
-        require(
-            sum(depths) <= _config.MAX_LAYERS, f"{sum(depths)} layers, but at most {_config.MAX_LAYERS} are supported"
-        )
-        narrow = [w for w in widths if w % REDUCTION and kind == "bottleneck"]
-        require(not narrow, f"hidden_sizes {narrow} are not multiples of {REDUCTION}")
         return Config(
             channels=fields["num_channels"],
             stem=fields["embedding_size"],
-            widths=tuple(widths),
-            depths=tuple(depths),
+            widths=fields["hidden_sizes"],
+            depths=fields["depths"],
             bottleneck=kind == "bottleneck",
             halves_first=fields["downsample_in_first_stage"],
             halves_early=fields["downsample_in_bottleneck"],

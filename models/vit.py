@@ -58,8 +58,14 @@ class Config:
     def __post_init__(self) -> None:
         """Raise `ModelError` for invalid values."""
         _config.require_values(self)
-        require(self.width % self.heads == 0, f"width {self.width} is not a multiple of heads {self.heads}")
-        require(self.image >= self.patch, f"an image of {self.image} is smaller than a patch of {self.patch}")
+        require(
+            self.width % self.heads == 0,
+            f"width (hidden_size) {self.width} is not a multiple of heads (num_attention_heads) {self.heads}",
+        )
+        require(
+            self.image >= self.patch,
+            f"an image (image_size) of {self.image} is smaller than a patch (patch_size) of {self.patch}",
+        )
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
@@ -74,12 +80,6 @@ class Config:
         content = _config.content_of(source)
         fields = _config.read(content, SCHEMA, ignore)
         width, layers, heads, inner, image, patch, channels = (fields[name] for name in _SIZES)
-        require(width % heads == 0, f"hidden_size {width} is not a multiple of num_attention_heads {heads}")
-        require(image >= patch, f"an image_size of {image} is smaller than a patch_size of {patch}")
-        require(
-            layers <= _config.MAX_LAYERS,
-            f"num_hidden_layers is {layers}, but at most {_config.MAX_LAYERS} are supported",
-        )
         epsilon, classes = float(fields["layer_norm_eps"]), _config.class_count(content)
         return Config(width, layers, heads, inner, image, patch, channels, epsilon, fields["qkv_bias"], classes)
 

@@ -135,13 +135,13 @@ SMALL: dict[Any, dict[str, Any]] = {
         (llama, {"layout": "llama"}, "layout is 'llama', not a Layout"),
         (llama, {"scaling": {"rope_type": "linear"}}, r"has \[\], not \['factor'\]"),
         (llama, {"scaling": 3}, "the scaling of rotary angles is 3"),
-        (resnet, {"widths": (6,)}, r"widths \[6\] of bottlenecks are not multiples of 4"),
-        (resnet, {"widths": (8, 8)}, "2 widths, but 1 depths"),
+        (resnet, {"widths": (6,)}, r"widths \(hidden_sizes\) \[6\] of bottlenecks are not multiples of 4"),
+        (resnet, {"widths": (8, 8)}, r"2 widths \(hidden_sizes\), but 1 depths"),
         (resnet, {"depths": (0,)}, r"depths is \(0,\), not a list of whole numbers above 0"),
         (llama, {"layers": 2**30}, "layers is 1073741824, but at most 10000 are supported"),
         (resnet, {"depths": (2**30,)}, "1073741824 layers, but at most 10000 are supported"),
-        (vit, {"heads": 5}, "width 16 is not a multiple of heads 5"),
-        (vit, {"patch": 9}, "an image of 8 is smaller than a patch of 9"),
+        (vit, {"heads": 5}, r"width \(hidden_size\) 16 is not a multiple of heads \(num_attention_heads\) 5"),
+        (vit, {"patch": 9}, r"an image \(image_size\) of 8 is smaller than a patch \(patch_size\) of 9"),
         (minilm, {"layers": -1}, "layers is -1"),
         (encoder, {"first": 8}, "8 positions end before the first one, 8"),
         (encoder, {"first": 0, "types": 1.5}, "first is 0, not a whole number above 0; types is 1.5"),
@@ -231,11 +231,12 @@ def test_masked_weights_are_refused(module: Any) -> None:
 
 
 def test_tensors_that_would_get_one_name_are_both_kept() -> None:
-    tensors: Any = {"h.0.b.weight": np.ones(1), "blk.0.a.weight": np.zeros(1)}
+    config = llama.Config(layers=1)
+    tensors: Any = {"model.norm.weight": np.ones(1), "output_norm.weight": np.zeros(1)}
     other: Any = dict(reversed(tensors.items()))
     for item in (tensors, other):
-        result = _config.from_gguf(item, {"a": "b"}, "h", lambda block, stem, array: array)
-        assert {name: array.item() for name, array in result.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
+        result = llama.named(item, config)
+        assert {name: array.item() for name, array in result.items()} == {name: a.item() for name, a in item.items()}
     config = gpt2.config(vocabulary=11, width=16, inner=8, layers=1, heads=2, positions=8)
     weights = {name: np.zeros(shape, np.float32) for name, shape in gpt2.shapes(config).items()}
     twice = {"wte.weight": weights["transformer.wte.weight"]}
