@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.scale.protocol.description import openapi, page
 from graphcore.scale.protocol.infer import decode_request, decompress, encode_response, from_text, tensors_of
-from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, failure, problem
+from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, event, failure, problem, streamed
 from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
 
@@ -34,15 +34,12 @@ _PAGE_HEADERS = {
 _EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
 
-class Tokens:
-    """Tokens that are being generated: an iterator, and a function that cancels it."""
+class Tokens(Protocol):
+    """Tokens that are being generated."""
 
-    def __init__(self, tokens: Iterator[int], cancel: Callable[[], object]) -> None:
-        self._tokens = tokens
-        self.cancel = cancel
+    def __iter__(self) -> Iterator[int]: ...
 
-    def __iter__(self) -> Iterator[int]:
-        return self._tokens
+    def cancel(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +70,18 @@ class Served:
         return {"name": self.name, "versions": [VERSION], "platform": "graphcore", **ends}
 
 
-def completed(response: Response) -> Future[Response]:
-    """Return a future that has its result."""
+def answered(
+    route: Callable[[], Response | Future[Response]], failed: Callable[[BaseException], Response] = failure
+) -> Future[Response]:
+    """Return a future of the response of `route`, or of the response for its error."""
+    try:
+        answer = route()
+    except Exception as error:
+        answer = failed(error)
+    if isinstance(answer, Future):
+        return answer
     future: Future[Response] = Future()
-    future.set_result(response)
+    future.set_result(answer)
     return future
 
 
@@ -101,53 +106,45 @@ class Endpoint:
         path: percent-encoded, as in the request. headers: by names in lower case. Cancelling the future cancels a
         waiting request.
         """
-        try:
-            return self._route(method.upper(), path.partition("?")[0].strip("/"), headers, body)
-        except Exception as error:
-            return completed(failure(error))
+        return answered(lambda: self._route(method.upper(), path.partition("?")[0].strip("/"), headers, body))
 
-    def _route(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Future[Response]:
+    def _route(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response | Future[Response]:
         parts = [unquote(part) for part in path.split("/")] if path else []
         match parts:
-            case ["metrics"]:
-                _require(method, "GET")
-                text = merge_metrics([self.metrics(), *self.other_metrics()])
-                return completed(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
             case ["v1", *_] if self._text is not None:
-                if not self.is_ready:
-                    raise ProtocolError("the server is closing", status=503)
+                self._require_ready()
                 return self._text(method, path, decompress(headers, body, self.max_bytes))
-            case ["openapi.json"]:
-                _require(method, "GET")
-                return completed(as_json(openapi(self.models.values())))
-            case []:
-                _require(method, "GET")
-                text = page(self.models.values(), headers.get("host", "127.0.0.1"))
-                return completed(Response(200, text.encode(), _PAGE_HEADERS))
-            case ["v2"]:
-                _require(method, "GET")
-                return completed(as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
-            case ["v2", "health", "live"]:
-                _require(method, "GET")
-                return completed(as_json({"live": True}))
-            case ["v2", "health", "ready"]:
-                _require(method, "GET")
-                return completed(as_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
-            case ["v2", "repository", "index"]:
-                _require(method, "POST")
-                rows = [{"name": name, "version": VERSION, "state": "READY", "reason": ""} for name in self.models]
-                return completed(as_json(rows))
             case ["v2", "models", name, "versions", version, *rest]:
                 if version != VERSION:
                     raise ProtocolError(f"model {name!r:.80} has no version {version!r:.40}", status=404)
                 return self._route_model(method, name, rest, headers, body)
             case ["v2", "models", name, *rest]:
                 return self._route_model(method, name, rest, headers, body)
-        raise ProtocolError(f"unknown path /{path:.100}", status=404, help="models are at /v2/models/NAME")
+            case ["metrics"]:
+                text = merge_metrics([self.metrics(), *self.other_metrics()])
+                answer = Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"})
+            case ["openapi.json"]:
+                answer = as_json(openapi(self.models.values()))
+            case []:
+                text = page(self.models.values(), headers.get("host", "127.0.0.1"))
+                answer = Response(200, text.encode(), _PAGE_HEADERS)
+            case ["v2"]:
+                answer = as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS})
+            case ["v2", "health", "live"]:
+                answer = as_json({"live": True})
+            case ["v2", "health", "ready"]:
+                answer = self._readiness({})
+            case ["v2", "repository", "index"]:
+                rows = [{"name": name, "version": VERSION, "state": "READY", "reason": ""} for name in self.models]
+                answer = as_json(rows)
+            case _:
+                raise ProtocolError(f"unknown path /{path:.100}", status=404, help="models are at /v2/models/NAME")
+        _require(method, "POST" if parts[-1:] == ["index"] else "GET")
+        return answer
 
     def _route_model(
         self, method: str, name: str, rest: list[str], headers: Mapping[str, str], body: bytes
-    ) -> Future[Response]:
+    ) -> Response | Future[Response]:
         model = self.models.get(name)
         if model is None:
             close = suggestion(name, self.models)
@@ -155,21 +152,23 @@ class Endpoint:
                 f"unknown model {name!r:.80}", status=404, help=f"{close}the models are {', '.join(self.models)}"
             )
         match rest:
-            case []:
+            case [] | ["ready"]:
                 _require(method, "GET")
-                return completed(as_json(model.metadata()))
-            case ["ready"]:
-                _require(method, "GET")
-                return completed(as_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
-            case ["infer" | "generate" | "generate_stream"] if not self.is_ready:
-                raise ProtocolError("the server is closing", status=503)
-            case ["infer"]:
+                return self._readiness({"name": name}) if rest else as_json(model.metadata())
+            case ["infer" | "generate" | "generate_stream" as kind]:
+                self._require_ready()
                 _require(method, "POST")
-                return self._infer(model, headers, body)
-            case ["generate" | "generate_stream" as kind]:
-                _require(method, "POST")
+                if kind == "infer":
+                    return self._infer(model, headers, body)
                 return self._generate(model, kind == "generate_stream", headers, body)
         raise ProtocolError(f"model {name!r} has no path /{'/'.join(rest):.80}", status=404)
+
+    def _readiness(self, names: Mapping[str, str]) -> Response:
+        return as_json({**names, "ready": self.is_ready}, 200 if self.is_ready else 503)
+
+    def _require_ready(self) -> None:
+        if not self.is_ready:
+            raise ProtocolError("the server is closing", status=503)
 
     def _infer(self, model: Served, headers: Mapping[str, str], body: bytes) -> Future[Response]:
         if model.submit is None:
@@ -191,21 +190,16 @@ class Endpoint:
             except BaseException as error:
                 answer.set_result(failure(error))
                 return
-            if length is None:
-                answer.set_result(Response(200, encoded))
-            else:
-                kinds = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(length)}
-                answer.set_result(Response(200, encoded, kinds))
+            kinds = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(length)}
+            answer.set_result(Response(200, encoded) if length is None else Response(200, encoded, kinds))
 
-        def forward(done: Future[Response]) -> None:
-            if done.cancelled():
-                running.cancel()
-
-        answer.add_done_callback(forward)
+        answer.add_done_callback(lambda done: running.cancel() if done.cancelled() else None)
         running.add_done_callback(finish)
         return answer
 
-    def _generate(self, model: Served, streams: bool, headers: Mapping[str, str], body: bytes) -> Future[Response]:
+    def _generate(
+        self, model: Served, streams: bool, headers: Mapping[str, str], body: bytes
+    ) -> Response | Future[Response]:
         if model.generate is None:
             raise ProtocolError(f"model {model.name!r} is not a decoder", help=f"post to /v2/models/{model.name}/infer")
         fix = 'send {"tokens": [...], "max_new_tokens": 64}'
@@ -215,9 +209,7 @@ class Endpoint:
         tokens = model.generate(request)
         head = {"model_name": model.name, "model_version": VERSION}
         if streams:
-            kinds = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-            return completed(Response(200, b"", kinds, _events(head, tokens), tokens.cancel))
-
+            return streamed(_events(head, tokens), tokens.cancel)
         return later(lambda: as_json({**head, "tokens": list(tokens)}), tokens.cancel)
 
 
@@ -225,9 +217,9 @@ def _events(head: Mapping[str, str], tokens: Tokens) -> Iterator[bytes]:
     """Yield an event for each token, and for an error as the last one."""
     try:
         for token in tokens:
-            yield b"data: " + json.dumps({**head, "token": token}).encode() + b"\n\n"
+            yield event(json.dumps({**head, "token": token}).encode())
     except Exception as error:
-        yield b"data: " + problem(error)[1] + b"\n\n"
+        yield event(problem(error)[1])
 
 
 def later(

@@ -241,6 +241,15 @@ def as_json(value: object, status: int = 200) -> Response:
     return Response(status, json.dumps(value).encode())
 
 
+def streamed(events: Iterator[bytes], cancel: Callable[[], object]) -> Response:
+    """Return a response with events of `event`."""
+    return Response(200, b"", {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}, events, cancel)
+
+
+def event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
 def failure(error: BaseException) -> Response:
     """Return the response for an error."""
     status, body = problem(error)

@@ -18,9 +18,9 @@ import numpy as np
 
 from graphcore.errors import FeedError
 from graphcore.models.grammars import Penalties
-from graphcore.scale.protocol.endpoint import completed, later
+from graphcore.scale.protocol.endpoint import answered, later
 from graphcore.scale.protocol.infer import from_text
-from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, problem
+from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, event, problem, streamed
 from graphcore.support.escaping import suggestion
 
 Fields: TypeAlias = "dict[str, Any]"
@@ -61,19 +61,16 @@ class OpenAI:
 
     def respond(self, method: str, path: str, body: bytes = b"") -> Future[Response]:
         """Return a future of the response, as `Endpoint.respond`. Errors have the form of the OpenAI API."""
-        try:
-            return self._route(method.upper(), unquote(path.partition("?")[0].strip("/")), body)
-        except Exception as error:
-            return completed(failure(error))
+        return answered(lambda: self._route(method.upper(), unquote(path.partition("?")[0].strip("/")), body), failure)
 
-    def _route(self, method: str, path: str, body: bytes) -> Future[Response]:
+    def _route(self, method: str, path: str, body: bytes) -> Response | Future[Response]:
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         match path.split("/"):
             case ["v1", "models"] if method == "GET":
-                return completed(as_json({"object": "list", "data": [*map(self._card, self._served())]}))
+                return as_json({"object": "list", "data": [*map(self._card, self._served())]})
             case ["v1", "models", *name] if method == "GET":
                 self._find("/".join(name))
-                return completed(as_json(self._card("/".join(name))))
+                return as_json(self._card("/".join(name)))
         kind = path.removeprefix("v1/")
         if kind not in _PARAMETERS or not path.startswith("v1/") or method != "POST":
             raise _Refused(
@@ -160,10 +157,9 @@ class _Texts:
         for request in self._requests:
             request.cancel()
 
-    def respond(self) -> Future[Response]:
+    def respond(self) -> Response | Future[Response]:
         if self._fields.get("stream"):
-            kinds = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-            return completed(Response(200, b"", kinds, self._events(), self.cancel))
+            return streamed(self._events(), self.cancel)
         return _later(self._whole, self.cancel)
 
     # Prompts and constraints
@@ -262,29 +258,30 @@ class _Texts:
         head, results = self._head(".chunk"), []
         has_usage = self._fields.get("stream_options", {}).get("include_usage") is True
 
-        def event(index: int, delta: Fields, reason: str | None = None, logprobs: Any = None) -> bytes:
+        def chunk(index: int, delta: Fields, reason: str | None = None, logprobs: Any = None) -> bytes:
             content = {"delta": delta} if self._is_chat else {"text": delta.get("content", "")}
             choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": reason}
-            return _event({**head, "choices": [choice], **({"usage": None} if has_usage else {})})
+            content = {**head, "choices": [choice], **({"usage": None} if has_usage else {})}
+            return event(json.dumps(content).encode())
 
         try:
             for index, request in enumerate(self._requests):
                 offset = 0
-                yield event(index, {"role": "assistant", "content": ""})
+                yield chunk(index, {"role": "assistant", "content": ""})
                 for piece in () if self._tools else request:
-                    yield event(index, {"content": piece.text}, None, self._logprobs(piece.logprobs, offset))
+                    yield chunk(index, {"content": piece.text}, None, self._logprobs(piece.logprobs, offset))
                     offset += len(piece.text)
                 results.append(request.result())
                 delta, reason = self._answer(results[-1])
                 if self._tools:  # calls are found in whole texts
                     calls = [{"index": i, **call} for i, call in enumerate(delta.pop("tool_calls", ()))]
-                    yield event(index, {**delta, "tool_calls": calls} if calls else delta)
-                yield event(index, {}, reason)
+                    yield chunk(index, {**delta, "tool_calls": calls} if calls else delta)
+                yield chunk(index, {}, reason)
             if has_usage:
-                yield _event({**head, "choices": [], "usage": self._usage(results)})
-            yield b"data: [DONE]\n\n"
+                yield event(json.dumps({**head, "choices": [], "usage": self._usage(results)}).encode())
+            yield event(b"[DONE]")
         except Exception as error:
-            yield b"data: " + failure(error).body + b"\n\n"
+            yield event(failure(error).body)
 
     def _logprobs(self, logprobs: Sequence[Any], offset: int = 0) -> Fields | None:
         if self._top_count is None:
@@ -434,10 +431,6 @@ def failure(error: BaseException) -> Response:
     return as_json(
         {"error": {"message": json.loads(body)["error"], "type": kind, "param": param, "code": code}}, status
     )
-
-
-def _event(value: Fields) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
 _later = partial(later, failed=failure)

@@ -11,11 +11,10 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models.streams.scheduler import Streams
 from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.model import Model
-from graphcore.scale.protocol.endpoint import Respond, Served, Tokens
+from graphcore.scale.protocol.endpoint import Respond, Served
 from graphcore.scale.protocol.tensors import ProtocolError
 from graphcore.scale.serving.openai import OpenAI
 from graphcore.scale.storage import require_tensors
-from graphcore.types.tensor_types import TensorType
 
 _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "lookup", "timeout"})
 """Options of a request for tokens: the arguments of `Streams.submit`."""
@@ -79,7 +78,7 @@ class Serving:
         self.models.append(served)
 
     def _add_decoder(self, name: str, streams: Any) -> None:
-        def generate(arguments: Mapping[str, Any]) -> Tokens:
+        def generate(arguments: Mapping[str, Any]) -> Any:
             unknown = sorted(arguments.keys() - _OPTIONS)
             if unknown:
                 raise ProtocolError(f"unknown option {unknown[0]!r:.40}", help=f"use {', '.join(sorted(_OPTIONS))}")
@@ -88,15 +87,13 @@ class Serving:
             options = {"timeout": self._timeout, **arguments}
             prompt, max_new_tokens = options.pop("tokens"), options.pop("max_new_tokens")
             try:
-                request = streams.submit(prompt, max_new_tokens, **options)
+                return streams.submit(prompt, max_new_tokens, **options)
             except (TypeError, ValueError) as error:
                 if isinstance(error, (FeedError, ModelError)):
                     raise
                 raise ProtocolError(f"invalid options: {error}") from None
-            return Tokens(iter(request), request.cancel)
 
-        types: dict[str, TensorType] = {}
-        self.models.append(Served(name, types, types, None, lambda: streams.metrics.prometheus(), generate))
+        self.models.append(Served(name, {}, {}, None, lambda: streams.metrics.prometheus(), generate))
 
     @property
     def is_alive(self) -> bool:
