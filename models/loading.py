@@ -46,13 +46,7 @@ def load(
         MissingExtraError: The packages tokenizers and jinja2 are not installed.
         ModelError: The `model_type` is unknown, a field has an unsupported value, or files do not match.
     """
-    try:
-        from graphcore.models.text import folders  # an extra; also imports onnxruntime, which building does not need
-    except ImportError as error:
-        raise MissingExtraError(
-            f"load: the package {error.name} is not installed", help="pip install 'graphcore-engine[models]'"
-        ) from None
-    return folders.load(
+    return text_folders().load(
         os.fsdecode(folder),
         cache=cache,
         session=session,
@@ -63,3 +57,14 @@ def load(
         adapters=adapters,
         ignore=ignore,
     )
+
+
+def text_folders() -> Any:
+    """Return the module of folders. Raises `MissingExtraError`."""
+    try:
+        from graphcore.models.text import folders  # an extra; also imports onnxruntime, which building does not need
+    except ImportError as error:
+        raise MissingExtraError(
+            f"load: the package {error.name} is not installed", help="pip install 'graphcore-engine[models]'"
+        ) from None
+    return folders

@@ -23,6 +23,7 @@ from graphcore.errors import MissingExtraError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.models import encoder
 from graphcore.models.encoder import Config, TextEncoder
+from graphcore.models.loading import text_folders
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -99,15 +100,8 @@ def load() -> Model:
 @functools.cache
 def _tokenizer() -> Tokenizer:
     home = folder()
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtraError(
-            "the tokenizers package is not installed", help="pip install 'graphcore-engine[models]'"
-        ) from None
-    tokenizer = Tokenizer.from_file(os.path.join(home, "tokenizer.json"))
+    tokenizer: Tokenizer = text_folders().Folder(home, {}).tokenizer()
     tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.no_padding()
     return tokenizer
 
 

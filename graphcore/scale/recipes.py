@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import Limits
-from graphcore.errors import MissingExtraError, ModelError
+from graphcore.errors import GraphError, MissingExtraError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import attach
 from graphcore.runtime.model import Model
@@ -54,6 +54,15 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
         )
     attach()
     return Graph.load(model, limits=limits)
+
+
+def require_counts(what: str, **counts: object) -> None:
+    """Raise `GraphError` unless all numbers are integers of at least 1. what: the caller, for errors."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise GraphError(
+                f"{what}: {name} must be an integer of at least 1, got {value!r:.40}", help="omit it for the default"
+            )
 
 
 # Packages of optional extras.

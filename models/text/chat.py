@@ -127,10 +127,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
     concat = staticmethod(_join)
     step = staticmethod(_step)
-
-    @staticmethod
-    def join(*parts: Any) -> str:
-        return _join(parts)
+    join = staticmethod(lambda *parts: _join(parts))
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _Generation])

@@ -190,7 +190,9 @@ class TextDecoder:
             BusyError: Too many requests wait already.
             RunError: The decoder is closed.
         """
-        stops = _stops(self.name, stop)
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        if not all(isinstance(each, str) and each for each in stops):
+            raise FeedError(f"{self.name}: stop must be strings, got {stop!r:.80}", help='give stop=["\\n"]')
         tokens = self._tokens(prompt)
         room = self.context - len(tokens) + 1
         if not 0 < len(tokens) <= self.context:
@@ -268,10 +270,3 @@ class TextDecoder:
             return self.encode(self.chat_prompt(messages), add_special_tokens=False)
         tokens: list[int] = prompt_of("submit", prompt).tolist()
         return tokens
-
-
-def _stops(name: str, stop: Any) -> list[str]:
-    stops = [stop] if isinstance(stop, str) else list(stop)
-    if not all(isinstance(each, str) and each for each in stops):
-        raise FeedError(f"{name}: stop must be strings, got {stop!r:.80}", help='give stop=["\\n"]')
-    return stops

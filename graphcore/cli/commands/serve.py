@@ -106,20 +106,25 @@ def _supervise(
     """Run the workers until the event is set. One that dies is replaced; one that cannot start ends the server."""
     workers: dict[Any, Connection] = {}
     folder = tempfile.TemporaryDirectory(prefix="graphcore-serve-")
+
+    def start(name: str) -> Connection:
+        ours, theirs = _processes.Pipe()
+        arguments = (args, listening, theirs, Path(folder.name, name))
+        process = _processes.Process(target=_work, name=name, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        workers[process] = ours
+        return ours
+
     try:
-        for number in range(args.workers):
-            process, pipe = _start(args, listening, Path(folder.name, str(number)))
-            workers[process] = pipe
-        for pipe in workers.values():
+        for pipe in [start(str(number)) for number in range(args.workers)]:
             _check_started(pipe)
         started()
         while not stopping.is_set():
             wait([process.sentinel for process in workers], 0.5)
             for process in [each for each in workers if not each.is_alive() and not stopping.is_set()]:
                 workers.pop(process).close()
-                process, pipe = _start(args, listening, Path(folder.name, process.name))
-                workers[process] = pipe
-                _check_started(pipe)
+                _check_started(start(process.name))
         listening.close()
         for pipe in workers.values():
             pipe.close()
@@ -130,14 +135,6 @@ def _supervise(
             process.kill()
             process.join()
         folder.cleanup()
-
-
-def _start(args: argparse.Namespace, listening: socket.socket, metrics: Path) -> tuple[Any, Connection]:
-    ours, theirs = _processes.Pipe()
-    process = _processes.Process(target=_work, name=metrics.name, args=(args, listening, theirs, metrics), daemon=True)
-    process.start()
-    theirs.close()
-    return process, ours
 
 
 def _check_started(pipe: Connection) -> None:

@@ -22,7 +22,7 @@ from graphcore.scale.batch.arrow_types import check
 from graphcore.scale.batch.planning import SAMPLE, BatchPlan, ClusterNode, Measurement, measure, own_memory, plan
 from graphcore.scale.batch.worker import BatchJob, BatchWorker, OnError, outcomes_of
 from graphcore.scale.placing import place_models
-from graphcore.scale.recipes import Recipe, graph_of
+from graphcore.scale.recipes import Recipe, graph_of, require_counts
 from graphcore.scale.storage import require_tensors
 from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
@@ -103,8 +103,8 @@ def map_batches(
             f"map_batches: unknown on_error={on_error!r:.40}",
             help=f"{suggestion(on_error, _CHOICES)}use one of {', '.join(_CHOICES)}",
         )
-    for name, value in (("batch_size", batch_size), ("threads", threads), ("workers", workers), ("rows", rows)):
-        _require_count(name, value)
+    counts = {"batch_size": batch_size, "threads": threads, "workers": workers, "rows": rows}
+    require_counts("map_batches", **{name: value for name, value in counts.items() if value is not None})
     recipe = model if isinstance(model, Recipe) and not isinstance(model, Graph) else None
     graph = recipe.graph() if recipe is not None else graph_of("map_batches", model, limits)
     (placed_model,) = place_models(graph)
@@ -235,11 +235,3 @@ def _measure_rows(dataset: Any, job: BatchJob, model: Model, before: float) -> M
 def _nodes() -> list[ClusterNode]:
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return [ClusterNode(float(each.get("CPU", 0)), float(each.get("memory", float("inf")))) for each in alive]
-
-
-def _require_count(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise GraphError(
-            f"map_batches: {name} must be an integer of at least 1, got {value!r:.40}",
-            help="omit it for an automatic choice",
-        )

@@ -15,7 +15,7 @@ from graphcore.models.text.decoder import TextDecoder
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
-from graphcore.scale.recipes import require
+from graphcore.scale.recipes import require, require_counts
 from graphcore.scale.serving.served import Serving, is_text
 
 Source: TypeAlias = "Model | TextDecoder | Graph | str | os.PathLike[str]"
@@ -79,9 +79,7 @@ class HttpServer:
             require("grpc", "graphcore.scale.HttpServer: grpc_port")
         from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
-        for name, value in (("max_bytes", max_bytes), ("max_connections", max_connections)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise GraphError(f"serve: {name} must be an integer of at least 1, got {value!r:.40}", help="omit it")
+        require_counts("serve", max_bytes=max_bytes, max_connections=max_connections)
         if not isinstance(client_seconds, (int, float)) or not 0 < client_seconds < 1e9:
             raise GraphError(
                 f"serve: client_seconds must be a number above 0, got {client_seconds!r:.40}", help="omit it"

@@ -16,7 +16,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.placing import PlacedModel, place_models
 from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
-from graphcore.scale.recipes import graph_of
+from graphcore.scale.recipes import graph_of, require_counts
 from graphcore.scale.serving.asgi import answer
 from graphcore.scale.serving.http_server import by_name
 from graphcore.scale.serving.served import Serving
@@ -98,12 +98,7 @@ def deployment(
         GraphError: An argument is invalid.
         ModelError: A model cannot be served.
     """
-    for name, value in (("replicas", replicas), ("threads", threads), ("max_bytes", max_bytes)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise GraphError(
-                f"deployment: {name} must be an integer of at least 1, got {value!r:.40}",
-                help="omit it for the default",
-            )
+    require_counts("deployment", replicas=replicas, threads=threads, max_bytes=max_bytes)
     graphs = _graphs(model, limits)
     serving_options: dict[str, Any] = {
         "max_batch": max_batch, "max_wait_ms": max_wait_ms, "max_waiting": max_waiting, "timeout": timeout,
