@@ -12,7 +12,7 @@ An error shows what failed and why, each operand with its type and source line, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from graphcore.support.escaping import escaped, escaped_lines
 from graphcore.support.source_lines import Line, user_line
@@ -66,7 +66,7 @@ class GraphcoreError(Exception):
         return error
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (type(self), str(self), self.summary, self.help, self.line, self.operands)
+        return _restore, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -140,18 +140,10 @@ class LossyCastWarning(UserWarning):
     """An implicit cast to a dtype that cannot hold the range of the operand's dtype."""
 
 
-def _restore(
-    kind: type[GraphcoreError],
-    text: str,
-    summary: str,
-    help: str,
-    line: Line | None,
-    operands: tuple[tuple[str, str, str, str], ...] = (),
-) -> GraphcoreError:
-    error = kind(summary, help=help)
-    error.args = (text,)
-    error.line = line
-    error.operands = operands
+def _restore(kind: type[GraphcoreError], args: tuple[Any, ...], attributes: dict[str, Any]) -> GraphcoreError:
+    error = kind("")
+    error.args = args
+    error.__dict__.update(attributes)
     return error
 
 

@@ -102,24 +102,21 @@ class Running:
 
     def step(self) -> None:
         """Generate a token of each running text; of a single one with lookup or a draft possibly several."""
-        self._step()
-        self._leave()
-
-    # Steps
-
-    def _step(self) -> None:
-        texts = self._rows
+        texts = list(self._rows)
         if len(texts) == 1 and (texts[0].lookup or self._draft is not None) and self._look_up(texts[0]):
-            return
+            texts = []
         for row, text in enumerate(texts):
             self._tokens[row, 0] = text.last
             self._lengths[row] = text.count
         start = 0
-        for _, group in itertools.groupby(list(texts), key=lambda text: id(text.adapter)):
+        for _, group in itertools.groupby(texts, key=lambda text: id(text.adapter)):
             neighbours = list(group)
             rows = slice(start, start + len(neighbours))
             self._advance(start, neighbours, self._tokens[rows], self._lengths[rows])
             start = rows.stop
+        self._leave()
+
+    # Steps
 
     def _advance(self, start: int, texts: Sequence[Text], tokens: Array, lengths: Array) -> None:
         """Run a call on rows from `start`, and add the next token of each text."""

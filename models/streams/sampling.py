@@ -251,8 +251,8 @@ Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Sequence[Array] 
 
 _BOOLS = (bool, np.bool_)
 
-_INPUTS = {"tokens": (DType.int64, 2), "lengths": (DType.int64, 1)}
-_LAST = {"last_tokens": (DType.int64, 0)}
+_INPUTS = (("tokens", DType.int64, 2), ("lengths", DType.int64, 1))
+_LAST = ("last_tokens", DType.int64, 0)
 """The inputs of a decoder with dtypes and ranks, and the additional input for lookup."""
 
 
@@ -341,26 +341,22 @@ def decoder_of(caller: str, model: Model) -> Decoder:
         )
     inputs, outputs = model.inputs, model.outputs
     takes_last = "last_tokens" in inputs
-    logits = {"logits": (DType.float32, 3 if takes_last else 2)}
-    are_inputs = _match_types(inputs, _INPUTS | _LAST if takes_last else _INPUTS)
+    are_types = _ranks(inputs) == [*_INPUTS, *([_LAST] if takes_last else [])]
+    are_types &= _ranks(outputs) == [("logits", DType.float32, 3 if takes_last else 2)]
     cache, type_ = _cache(model), outputs.get("logits")
-    is_decoder = are_inputs and _match_types(outputs, logits) and cache is not None
-    if not is_decoder or not isinstance(type_, TensorType) or not type_.shape[-1].is_static:
+    if not are_types or cache is None or not isinstance(type_, TensorType) or not type_.shape[-1].is_static:
         raise ModelError(
             f"{caller}: {model.name} is not a decoder",
             operands={name: str(type_) for name, type_ in {**inputs, **outputs}.items()},
             help="load a graph of llama.build or gpt2.build, without every_token",
         )
-    assert cache is not None
     return Decoder(model, int(type_.shape[-1]), cache, takes_last)
 
 
-def _match_types(types: dict[str, Type], expected: dict[str, tuple[DType, int]]) -> bool:
-    return [*types] == [*expected] and all(_is_tensor(types[name], *expected[name]) for name in types)
-
-
-def _is_tensor(type_: Type, dtype: DType, rank: int) -> bool:
-    return isinstance(type_, TensorType) and type_.dtype is dtype and type_.shape.is_ranked and type_.rank == rank
+def _ranks(types: Mapping[str, Type]) -> list[tuple[str, DType | None, int]]:
+    """Return names, dtypes and ranks; no dtype for a sequence, or a tensor of any rank."""
+    tensors = {n: t for n, t in types.items() if isinstance(t, TensorType) and t.shape.is_ranked}
+    return [(name, tensors[name].dtype, tensors[name].rank) if name in tensors else (name, None, 0) for name in types]
 
 
 def _cache(model: Model) -> int | None:

@@ -189,13 +189,6 @@ class ProtocolError(GraphcoreError, ValueError):
         super().__init__(summary, help=help)
         self.status = status
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.summary, self.status, self.help)
-
-
-def _rebuild(summary: str, status: int, help: str) -> ProtocolError:
-    return ProtocolError(summary, status=status, help=help)
-
 
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (FeedError, 400),

@@ -40,7 +40,7 @@ class _Refused(ProtocolError):
     """An invalid request, with the name of the parameter and a code of the OpenAI API."""
 
     def __init__(
-        self, summary: str, param: str | None, code: str = "invalid_value", *, status: int = 400, help: str = ""
+        self, summary: str, param: str | None = None, code: str = "invalid_value", *, status: int = 400, help: str = ""
     ) -> None:
         super().__init__(summary, status=status, help=help)
         self.param = param
