@@ -19,7 +19,7 @@ from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows import row_types
 from graphcore.runtime.model import Model
-from graphcore.runtime.stopping.limit import Limit, seconds_of
+from graphcore.runtime.stopping.limit import Limit, is_number, seconds_of
 from graphcore.runtime.waiting import BatchRequest, Server, Waiting
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Type
@@ -72,7 +72,7 @@ class Batcher(Server):
                 f"Batcher: max_batch={max_batch!r:.40} and max_waiting={max_waiting!r:.40} are to be numbers from 1 on",
                 help="Batcher(model, max_batch=32, max_wait_ms=2)",
             )
-        if not _is_number(max_wait_ms) or not 0 <= max_wait_ms < 1e9:
+        if not is_number(max_wait_ms) or not 0 <= max_wait_ms < 1e9:
             raise GraphError(
                 f"Batcher: max_wait_ms={max_wait_ms!r:.40} is not a time", help="give milliseconds, 0 for not to wait"
             )
@@ -238,10 +238,6 @@ def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[B
         return
     for request, share in zip(requests, shares, strict=True):
         waiting.end(request, share)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array, is_masked
 from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.runtime.stopping.limit import is_number
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -85,14 +86,14 @@ class Choice:
 
 def choice_of(caller: str, temperature: float, top_k: int | None, top_p: float | None, seed: Seed) -> Choice:
     """Return the Choice for options. Raises `FeedError` if they are invalid."""
-    if not _is_number(temperature) or not 0 <= temperature < np.inf:
+    if not is_number(temperature) or not 0 <= temperature < np.inf:
         raise FeedError(
             f"{caller}: temperature must be a number of at least 0, got {temperature!r:.80}",
             help="0 is for the likeliest token",
         )
     if top_k is not None:
         require_integer(caller, "top_k", top_k, 1)
-    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
+    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
         raise FeedError(f"{caller}: top_p must be a probability, got {top_p!r:.80}", help="give a number in (0, 1]")
     if not temperature and (top_k is not None or top_p is not None):
         raise FeedError(
@@ -108,10 +109,6 @@ def choice_of(caller: str, temperature: float, top_k: int | None, top_p: float |
     if not temperature:
         return Choice(0.0, None, None, None)
     return Choice(float(temperature), top_k, top_p, generator)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 # A text that is being generated.

@@ -68,15 +68,13 @@ class Request:
     def __iter__(self) -> Iterator[int]:
         """Yield each token. Raises as `result` does."""
         text, place = self._text, 0
-        while True:
+        while not text.is_done or place < len(text.new_tokens):  # in this order: no token follows the end
             if place < len(text.new_tokens):
                 yield text.new_tokens[place]
                 place += 1
                 continue
             with self._changed:
                 self._changed.wait_for(lambda at=place: text.is_done or at < len(text.new_tokens))  # type: ignore[misc]
-            if text.is_done and place >= len(text.new_tokens):
-                break
         if text.error is not None:
             raise text.error
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -103,14 +103,17 @@ class Limit:
             self.check()
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def seconds_of(what: str, timeout: object) -> float:
     """Return a time in seconds. what: the name of the call in errors. Raises `FeedError` for an invalid time."""
-    is_number = isinstance(timeout, (int, float, np.integer, np.floating)) and not isinstance(timeout, bool)
-    if not is_number or not 0 < timeout < math.inf:  # type: ignore[operator]
+    if not is_number(timeout) or not 0 < timeout < math.inf:
         raise FeedError(
             f"{what}: timeout={timeout!r:.80} is not a time", help="give seconds above 0, or None for no limit"
         )
-    return float(timeout)  # type: ignore[arg-type]
+    return float(timeout)
 
 
 def run(call: Callable[..., Any], *args: Any) -> Any:

@@ -99,7 +99,9 @@ def deployment(
         ModelError: A model cannot be served.
     """
     require_counts("deployment", replicas=replicas, threads=threads, max_bytes=max_bytes)
-    graphs = _graphs(model, limits)
+    graphs = {name: graph_of("deployment", each, limits) for name, each in by_name("deployment", model).items()}
+    if not graphs:
+        raise GraphError("deployment: no model is given", help="give one, or several by name")
     serving_options: dict[str, Any] = {
         "max_batch": max_batch, "max_wait_ms": max_wait_ms, "max_waiting": max_waiting, "timeout": timeout,
         "slots": slots,
@@ -130,11 +132,3 @@ def deployment(
         deployment_options["autoscaling_config"] = {"target_ongoing_requests": max_batch, **autoscaling}
     application = serve.deployment(Replica).options(**{**deployment_options, **options})
     return application.bind(placed_models, session, prepack, serving_options, max_bytes)
-
-
-def _graphs(model: ModelSource | Mapping[str, ModelSource], limits: Limits | None) -> dict[str, Graph]:
-    """Return the graphs by name. Raises `GraphError` for names that cannot be part of a path."""
-    graphs = {name: graph_of("deployment", each, limits) for name, each in by_name("deployment", model).items()}
-    if not graphs:
-        raise GraphError("deployment: no model is given", help="give one, or several by name")
-    return graphs
