@@ -26,7 +26,11 @@ _BOUNDED = {
 }
 """Operators whose results are bounded, or NaN, for any operands."""
 
+_STEPS_OF_MEANS = 16
+"""The relative error of means whose weights are rounded, in units of the last place: eight products in three axes."""
+
 _MOVES = having(Trait.MOVES)
+_NEAREST = ("nearest", b"nearest")
 _SUMS = frozenset("Add Sub Mul Min Max Concat".split())
 
 
@@ -65,10 +69,13 @@ def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) ->
     if isinstance(node, Node) and not node.domain:
         bounds = _computed(node, dtype, partial(range_of, depth=depth + 1, weights=weights))
     if dtype.is_integer:
-        least, largest = float(dtype.min), float(dtype.max)
+        least, largest = int(dtype.min), int(dtype.max)  # compared exactly: no float64 is 2^63 - 1
         is_within = bounds is not None and not bounds.has_nan and least <= bounds.least and bounds.largest <= largest
-        return bounds if is_within else ValueRange(least, largest)
-    return None if bounds is None else _rounded(bounds, dtype, isinstance(node, Node) and node.op_type in _BOUNDED)
+        return bounds if is_within else ValueRange(float(least), float(largest))
+    if bounds is None or not isinstance(node, Node):
+        return None
+    is_interpolated = node.op_type == "Resize" and node.attributes.get("mode", "nearest") not in _NEAREST
+    return _rounded(bounds, dtype, _STEPS_OF_MEANS if is_interpolated else int(node.op_type in _BOUNDED))
 
 
 def _computed(node: Node, dtype: DType, of: _Of) -> ValueRange | None:
@@ -87,6 +94,8 @@ def _computed(node: Node, dtype: DType, of: _Of) -> ValueRange | None:
         return of(inputs[0]) if same else None
     if op_type in ("Cast", "Floor", "Ceil", "Round", "Relu", "Abs", "Neg"):
         bounds = of(inputs[0])
+        if bounds is not None and dtype.is_integer and _is_finite(bounds):  # a Cast truncates
+            bounds = replace(bounds, least=math.trunc(bounds.least), largest=math.trunc(bounds.largest))
         return None if bounds is None else _of_one(op_type, bounds)
     if op_type == "Where":
         return _joined([*map(of, inputs[1:])])
@@ -101,7 +110,7 @@ def _computed(node: Node, dtype: DType, of: _Of) -> ValueRange | None:
 def _is_mean(node: Node) -> bool:
     """Return True if a Resize gives means of elements with weights that are not negative."""
     crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
-    return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
+    return not crops and node.attributes.get("mode", "nearest") in (*_NEAREST, "linear", b"linear")
 
 
 def _clipped(node: Node, of: _Of) -> ValueRange | None:
@@ -155,18 +164,17 @@ def _is_finite(bounds: ValueRange) -> bool:
     return math.isfinite(bounds.least) and math.isfinite(bounds.largest)
 
 
-def _rounded(bounds: ValueRange, dtype: DType, is_approximate: bool) -> ValueRange | None:
+def _rounded(bounds: ValueRange, dtype: DType, steps: int) -> ValueRange | None:
     """Return the range with a margin for rounding to a dtype; None if it leaves the range of the dtype.
 
-    is_approximate: the result of a function, which kernels do not round correctly.
+    steps: the relative error of a result that kernels do not round correctly, in units of the last place.
     """
     largest = float(dtype.max)
     if not -largest <= bounds.least <= bounds.largest <= largest:
         return None
     ends = np.array([bounds.least, bounds.largest])
-    if not is_approximate and (ends.astype(dtype.numpy).astype(np.float64) == ends).all():
+    if not steps and (ends.astype(dtype.numpy).astype(np.float64) == ends).all():
         return bounds
     step = {DType.float16: 2.0**-10, DType.bfloat16: 2.0**-7, DType.float32: 2.0**-23}.get(dtype, 2.0**-52)
-    return replace(
-        bounds, least=bounds.least - abs(bounds.least) * step, largest=bounds.largest + abs(bounds.largest) * step
-    )
+    margins = np.abs(ends) * step * max(steps, 1)
+    return replace(bounds, least=float(ends[0] - margins[0]), largest=float(ends[1] + margins[1]))

@@ -172,3 +172,21 @@ def test_bytes_of_bools_other_than_0_and_1_do_not_leak() -> None:
     assert (int(total), int(first), product.view(np.uint8).tolist()) == (3, 0, 1)
     assert flipped.view(np.uint8).tolist() == [0, 1, 0, 0]
     assert equal.view(np.uint8).tolist() == moved[:, 0].view(np.uint8).tolist() == [1, 0, 1, 1]
+
+
+def test_cast_saturates_where_a_cast_before_it_truncates_below_the_range_of_its_operand() -> None:
+    graph = Graph("truncated", {"x": TensorType(D.uint8, ["n"])})
+    halves = graph["x"].cast(D.float32) * np.float32(2.0**-10) + np.float32(0.5)  # 0.5 to 0.75
+    whole = halves.cast(D.int32).cast(D.float32)
+    graph.output(((whole - np.float32(0.5)) * np.float32(500)).cast(D.uint8))
+    (result,) = gc.InferenceSession().load(graph)(np.array([0, 7, 255], np.uint8))
+    assert result.tolist() == [0, 0, 0]
+
+
+def test_cast_saturates_where_the_weights_of_a_resize_add_up_to_more_than_1() -> None:
+    graph = Graph("resized", {"x": TensorType(D.bool, [1, 1, 2, 2])})
+    resized = ops.resize(graph["x"].cast(D.float32), (1, 1, 19, 19))
+    rest = (np.float32(1) - resized) * np.float32(1e9)
+    graph.output(rest, rest.cast(D.uint32))
+    rest, result = gc.InferenceSession().load(graph)(np.ones((1, 1, 2, 2), bool))
+    assert np.array_equal(result, np.clip(rest, 0, None).astype(np.uint32))
