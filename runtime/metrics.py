@@ -68,12 +68,12 @@ class Metrics:
     waiting_seconds: Histogram
     running_seconds: Histogram
 
-    def prometheus(self) -> str:
-        """Return the metrics in Prometheus' text format, each with the label `model`."""
-        return "\n".join([*self._lines(), ""])
+    def prometheus(self, model: str | None = None) -> str:
+        """Return the metrics in Prometheus' text format, each with the label `model`: its name, or another one."""
+        return "\n".join([*self._lines(self.model if model is None else model), ""])
 
-    def _lines(self) -> Iterator[str]:
-        label = f'model="{_escaped(self.model)}"'
+    def _lines(self, model: str) -> Iterator[str]:
+        label = f'model="{_escaped(model)}"'
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in _HELP:

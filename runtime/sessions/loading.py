@@ -353,8 +353,7 @@ def content_of(model: object) -> tuple[str, bytes | str]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "model", bytes(model)
     if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
-        path = os.fsdecode(path)
+        path = os.fsdecode(model)
         if not os.path.isfile(path):
             what = "a folder" if os.path.isdir(path) else "not a file"
             raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")

@@ -153,9 +153,9 @@ def test_folder_of_a_text_model_is_loaded_by_models_load(
 ) -> None:
     (tmp_path / "config.json").write_text("{}")
 
-    def load(folder: str) -> Any:
-        raise ValueError(f"loads {folder}")
+    def load(folder: str, **options: Any) -> Any:
+        raise ValueError(f"loads {folder} of {options['cache']} tokens")
 
     monkeypatch.setattr("graphcore.models.load", load, raising=False)
-    _, _, err = call("serve", str(tmp_path), "--port", "0")
-    assert f"loads {tmp_path}" in err
+    _, _, err = call("serve", str(tmp_path), "--port", "0", "--context", "77")
+    assert f"loads {tmp_path} of 77 tokens" in err

@@ -243,6 +243,18 @@ def test_metrics_have_each_model_once(server: HttpServer) -> None:
     assert {f'graphcore_batcher_requests_busy_total{{model="{m.name}"}} 0' for m in models().values()} <= {*lines}
 
 
+def test_metrics_tell_models_of_one_graph_apart() -> None:
+    graph = models()["floats"]
+    with HttpServer({"first": graph, "second": graph}) as server:
+        assert _post(server, "/v2/models/first/infer", _request())[0] == 200
+        connection = http.client.HTTPConnection(server.host, server.port)
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        connection.close()
+    assert 'graphcore_batcher_requests_submitted_total{model="first"} 1' in lines
+    assert 'graphcore_batcher_requests_submitted_total{model="second"} 0' in lines
+
+
 def test_metrics_are_read_by_the_client_of_prometheus(server: HttpServer) -> None:
     parser = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is not installed: with Ray")
     connection = http.client.HTTPConnection(server.host, server.port)

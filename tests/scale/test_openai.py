@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcore import models
+from graphcore import InferenceSession, models
+from graphcore.cli.arguments import parser
+from graphcore.cli.commands import serve
+from graphcore.errors import GraphcoreError
 from graphcore.models import TextDecoder
 from graphcore.scale.serving.http_server import HttpServer
 from graphcore.scale.serving.openai import OpenAI, _calls
@@ -140,12 +143,24 @@ def test_eight_clients_at_once_get_what_each_gets_alone(url: str, decoder: TextD
 def test_graphcore_serve_chats_with_a_folder(tmp_path: Path, decoder: TextDecoder) -> None:
     (tmp_path / "small").mkdir()
     folder(tmp_path / "small", FIELDS | {"max_position_embeddings": 2048}, TEMPLATE)
-    with _served(str(tmp_path / "small")) as (_, line, address):
+    with _served(str(tmp_path / "small"), "--context", "1500") as (_, line, address):
         assert line.startswith("serving small at")
         with openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", timeout=PATIENCE) as client:
             pieces = chat(client, model="small", stream=True)
             text = "".join(chunk.choices[0].delta.content or "" for chunk in pieces)
+            assert "do not fit in a context of 1500" in refused(client, model="small", max_tokens=1500)[1]
     assert text == decoder.chat(HELLO, max_tokens=12).text
+
+
+def test_options_of_graphcore_serve_hold_for_folders(tmp_path: Path) -> None:
+    folder(tmp_path, FIELDS | {"max_position_embeddings": 2048}, TEMPLATE)
+    session = InferenceSession("cpu", intra_op_num_threads=1)
+    options = ["serve", str(tmp_path), "--slots", "3", "--max-waiting", "5", "--context", "99"]
+    with serve._load(parser().parse_args(options), session, str(tmp_path)) as model:
+        assert (model.streams._slots, model.streams._work._max_waiting, model.context) == (3, 5, 99)
+        assert model.model.session.get_session_options().intra_op_num_threads == 1
+    with pytest.raises(GraphcoreError, match="int5"):
+        serve._load(parser().parse_args([*options, "--dtype", "int5"]), session, str(tmp_path))
 
 
 def test_parts_of_text_roles_and_ignored_parameters(client: Any, decoder: TextDecoder) -> None:
@@ -341,6 +356,7 @@ WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
         ({"messages": []}, 400, "messages", "empty"),
         ({"messages": "hi"}, 400, "messages", "a list"),
         ({"messages": [{"role": "robot", "content": "x"}]}, 400, "messages[0].role", "role"),
+        ({"messages": [{"role": "user"}]}, 400, "messages[0].content", "a string or parts of text"),
         ({"messages": [*HELLO, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
          "messages[1].content", "parts of text"),
         ({"messages": [{"role": "user", "content": "x", "colour": 3}]}, 400, "messages[0].colour", "unknown parameter"),
@@ -349,7 +365,7 @@ WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
         ({"messages": [{"role": "user", "content": "x" * 2000}]}, 400, "messages", "do not fit in a context of 1024"),
         ({"max_tokens": 1024}, 400, "messages", "do not fit in a context of 1024"),
         ({"messages": [{"role": "user", "content": "x" * 200_000}]}, 400, "messages", "200018 characters do not fit"),
-        ({"max_tokens": 0}, 400, "max_tokens", "from 1"),
+        ({"max_tokens": 0}, 400, "max_tokens", "from 1 to 1099511627776, got 0"),
         ({"max_tokens": True}, 400, "max_tokens", "an integer"),
         ({"temperature": 3}, 400, "temperature", "a number from 0 to 2"),
         ({"temperature": "hot"}, 400, "temperature", "a number"),
@@ -358,10 +374,13 @@ WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
         ({"stop": [""]}, 400, None, "stop must be strings"),
         ({"stop": [3]}, 400, None, "stop must be strings"),
         ({"logit_bias": {"a": 1}}, 400, "logit_bias", "from -100 to 100"),
+        ({"logit_bias": {"99999": 1}}, 400, "logit_bias", "by tokens"),
+        ({"logit_bias": {"1" * 5000: 1}}, 400, "logit_bias", "by tokens"),
         ({"logit_bias": {"1": 1000}}, 400, "logit_bias", "from -100 to 100"),
         ({"top_logprobs": 21}, 400, "top_logprobs", "from 0 to 20"),
         ({"response_format": {"type": "xml"}}, 400, "response_format", "xml"),
         ({"response_format": {"type": "json_schema"}}, 400, "response_format", "json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": 3}}, 400, "response_format", "json_schema"),
         ({"response_format": SCHEMA}, 400, "response_format", "the grammar is invalid or too large"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": DEEP}}}, 400, "response_format",
          "characters, more than"),
@@ -469,7 +488,9 @@ def test_decoder_has_metrics_and_generates_tokens(url: str, client: Any, decoder
     chat(client)
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
     connection.request("GET", "/metrics")
-    assert "graphcore_streams" in connection.getresponse().read().decode()
+    assert 'graphcore_streams_requests_submitted_total{model="tiny"}' in connection.getresponse().read().decode()
+    connection.request("GET", "/")
+    assert "<a href=v1/models>" in connection.getresponse().read().decode()
     body = {"tokens": decoder.encode("once"), "max_new_tokens": 5}
     connection.request("POST", "/v2/models/tiny/generate", json.dumps(body))
     tokens = json.loads(connection.getresponse().read())["tokens"]

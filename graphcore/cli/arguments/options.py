@@ -463,6 +463,8 @@ def add_serve(commands: Commands) -> None:
         ("--batch", int, 32, "N", "maximum number of rows of a batch (32)"),
         ("--wait", float, 2.0, "MS", "milliseconds that a request waits for others (2)"),
         ("--slots", int, 8, "N", "texts that a decoder generates at once (8)"),
+        ("--context", int, None, "N", "tokens of a prompt and its text, of a folder (1024, or fewer if it has fewer)"),
+        ("--dtype", str, None, "SCHEME", "what the weights of a folder are quantized to, such as int4 (none)"),
         ("--max-waiting", int, 256, "N", "maximum number of waiting requests of a model (256)"),
         ("--timeout", float, 30.0, "SECONDS", "maximum time of a request, from its last byte to its result (30)"),
         ("--client-timeout", float, 60.0, "SECONDS", "time of a client to send a request or read its response (60)"),

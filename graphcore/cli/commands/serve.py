@@ -81,23 +81,22 @@ def _server(args: argparse.Namespace, listening: socket.socket) -> HttpServer:
     options = {} if args.threads is None else {"intra_op_num_threads": args.threads}
     session = InferenceSession(args.provider, **options)
     return HttpServer(
-        {name_of(source): _load(session, source) for source in args.sources}, listening=listening,
+        {name_of(source): _load(args, session, source) for source in args.sources}, listening=listening,
         max_batch=args.batch, max_wait_ms=args.wait, slots=args.slots, max_waiting=args.max_waiting,
         timeout=args.timeout, client_seconds=args.client_timeout, max_bytes=args.max_bytes,
         max_connections=args.max_connections, grpc_port=args.grpc_port,
     )  # fmt: skip
 
 
-def _load(session: InferenceSession, source: str) -> Any:
+def _load(args: argparse.Namespace, session: InferenceSession, source: str) -> Any:
     """Return the model of a file, or of a folder of Hugging Face."""
     if not os.path.isdir(source):
         return session.load(source)
     if not os.path.isfile(os.path.join(source, "config.json")):
-        raise ModelError(
-            f"serve: the folder {source} has no config.json", help="give .onnx files, or folders of models"
-        )
+        raise ModelError(f"serve: the folder {source} has no config.json", help="give .onnx files or model folders")
     text_models: Any = graphcore.models
-    return text_models.load(source)
+    options = {"cache": args.context, "dtype": args.dtype, "slots": args.slots, "max_waiting": args.max_waiting}
+    return text_models.load(source, session=session, **options)
 
 
 def _supervise(

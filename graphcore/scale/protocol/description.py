@@ -77,9 +77,9 @@ def _tensors(what: str, types: Mapping[str, TensorType], count: int) -> dict[str
     return {"type": "object", "required": [what], "properties": {what: tensors}}
 
 
-def page(models: Iterable[Any], host: str) -> str:
+def page(models: Iterable[Any], host: str, has_text: bool = False) -> str:
     """Return a page in HTML, without scripts, links to other hosts or images. host: that of sample requests."""
-    rows = []
+    rows = ["<p><a href=v1/models>Models of the OpenAI API</a></p>"] if has_text else []
     for model in models:
         rows.append(f"<h2>{escape(model.name)}</h2><table><tr><th><th>name<th>type</tr>")
         for what, types in (("input", model.inputs), ("optional", model.optional), ("output", model.outputs)):

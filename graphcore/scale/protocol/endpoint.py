@@ -126,7 +126,7 @@ class Endpoint:
             case ["openapi.json"]:
                 answer = as_json(openapi(self.models.values()))
             case []:
-                text = page(self.models.values(), headers.get("host", "127.0.0.1"))
+                text = page(self.models.values(), headers.get("host", "127.0.0.1"), self._text is not None)
                 answer = Response(200, text.encode(), _PAGE_HEADERS)
             case ["v2"]:
                 answer = as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS})

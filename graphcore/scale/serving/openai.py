@@ -111,9 +111,8 @@ def _embed(model: Any, fields: Fields) -> Response:
         raise _Refused(f"encoding_format is {coding!r:.40}, not float or base64", "encoding_format")
     vectors = np.asarray(model.embed(texts), "<f4")
     rows = [row.tolist() if coding == "float" else base64.b64encode(row.tobytes()).decode() for row in vectors]
-    count = sum(len(each.ids) for each in model.tokenizer.encode_batch(texts))
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
-    usage = {"prompt_tokens": count, "total_tokens": count}
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), sum(map(len, model.tokenizer.encode_batch(texts))))
     return as_json({"object": "list", "data": data, "model": fields["model"], "usage": usage})
 
 
@@ -195,10 +194,10 @@ class _Texts:
         )  # fmt: skip
 
     def _constraints(self) -> list[Any]:
-        bias, results = self._fields.get("logit_bias", {}), []
+        bias, results, end = self._fields.get("logit_bias", {}), [], self._decoder.tokenizer.get_vocab_size()
         penalties = {name: self._fields.get(f"{name}_penalty", 0) for name in ("frequency", "presence")}
         if bias or any(penalties.values()):
-            if not all(t.isascii() and t.isdigit() and _fits(bias[t], (float, -100, 100)) for t in bias):
+            if not all(re.match(r"\d{1,9}$", t) and int(t) < end and _fits(bias[t], (float, -100, 100)) for t in bias):
                 raise _Refused("logit_bias must have numbers from -100 to 100 by tokens", "logit_bias")
             results.append(Penalties(bias={int(token): bias[token] for token in bias}, **penalties))
         schema, param = self._schema()
@@ -218,7 +217,7 @@ class _Texts:
             if not names or not {*names} <= {*self._tools} or (function is None and choice != "required"):
                 raise _Refused(f"tool_choice is {choice!r:.80}, which is not one of the tools", "tool_choice")
             return {"anyOf": [_call_schema(self._tools[name], f"#/anyOf/{i}") for i, name in enumerate(names)]}, "tools"
-        schema = format.get("json_schema", {})
+        schema = format["json_schema"] if isinstance(format.get("json_schema"), dict) else {}
         schema = {"json_object": {"type": "object"}, "json_schema": schema.get("schema")}.get(str(format.get("type")))
         if schema is None and format.get("type") != "text":
             fix = 'send {"type": "json_schema", "json_schema": {"name": "x", "schema": {...}}}'
@@ -387,7 +386,7 @@ def _checked(fields: object, path: str) -> Fields:
         kind = parameters[name]
         if value is not None and not _fits(value, kind):
             types = [kind[0]] if isinstance(kind, tuple) else getattr(kind, "__args__", [kind])
-            limits = f" from {kind[1]:g} to {kind[2]:g}" if isinstance(kind, tuple) else ""
+            limits = f" from {kind[1]} to {kind[2]}" if isinstance(kind, tuple) else ""
             text = " or ".join(_NAMES[each] for each in types) + limits
             raise _Refused(f"{name} must be {text}, got {value!r:.80}", name)
     for name in _REQUIRED:
@@ -408,7 +407,8 @@ def _message(message: Any, place: str) -> Fields:
         if name not in _MESSAGE:
             raise _Refused(f"unknown parameter: '{place}.{name:.40}'", f"{place}.{name:.40}", "unknown_parameter")
     parts = message.get("content")
-    parts = [{"type": "text", "text": parts or ""}] if parts is None or isinstance(parts, str) else parts
+    may_be_empty = message["role"] == "assistant" and parts is None
+    parts = [{"text": parts or ""}] if may_be_empty or isinstance(parts, str) else parts
     if not isinstance(parts, list) or not all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in parts):
         raise _Refused(f"{place}.content must be a string or parts of text", f"{place}.content")
     result = {**message, "role": _ROLES[message["role"]], "content": "".join(part["text"] for part in parts)}

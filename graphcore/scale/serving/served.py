@@ -70,11 +70,10 @@ class Serving:
         self._servers.append(batcher)
 
         def submit(arrays: Mapping[str, Array], seconds: float | None) -> Future[list[Array]]:
-            limit = self._timeout if seconds is None else seconds
-            return batcher.submit(dict(arrays), timeout=limit)
+            return batcher.submit(dict(arrays), timeout=self._timeout if seconds is None else seconds)
 
         optional = require_tensors(name, "input", model.inputs.optional)
-        served = Served(name, inputs, outputs, submit, lambda: batcher.metrics.prometheus(), optional=optional)
+        served = Served(name, inputs, outputs, submit, lambda: batcher.metrics.prometheus(name), optional=optional)
         self.models.append(served)
 
     def _add_decoder(self, name: str, streams: Any) -> None:
@@ -93,7 +92,7 @@ class Serving:
                     raise
                 raise ProtocolError(f"invalid options: {error}") from None
 
-        self.models.append(Served(name, {}, {}, None, lambda: streams.metrics.prometheus(), generate))
+        self.models.append(Served(name, {}, {}, None, lambda: streams.metrics.prometheus(name), generate))
 
     @property
     def is_alive(self) -> bool:
