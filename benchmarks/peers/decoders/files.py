@@ -74,7 +74,7 @@ def write(shape: Shape, folder: Path) -> bool:
     if not has("onnxruntime_genai", "torch", "transformers", "onnx_ir"):
         print("onnxruntime-genai is left out: pip install onnxruntime-genai onnx-ir torch transformers")
     else:
-        _write_genai(shape, weights, folder)
+        write_genai(shape, weights, folder, ("fp32", "int4") if shape.is_wide else ("int4",))
     if not any(folder.iterdir()):
         return False
     _write_ours(shape, weights, folder)
@@ -106,11 +106,13 @@ def _write_openvino(folder: Path) -> None:
         package("openvino_genai").LLMPipeline(str(target / "model.gguf"), "CPU", enable_save_ov_model=True)
 
 
-def _write_genai(shape: Shape, weights: dict[str, np.ndarray[Any, Any]], folder: Path) -> None:
-    """Run the package's model builder on a checkpoint, without a network."""
+def write_genai(
+    shape: Shape, weights: dict[str, np.ndarray[Any, Any]], folder: Path, precisions: tuple[str, ...]
+) -> None:
+    """Write a checkpoint, and run the package's model builder on it without a network."""
     source, models = folder / "checkpoint", Path(package("onnxruntime_genai").__file__).parent / "models"
     checkpoint.write(shape.config, weights, source)
-    for precision in ("fp32", "int4") if shape.is_wide else ("int4",):
+    for precision in precisions:
         done = subprocess.run(
             [sys.executable, str(models / "builder.py"), "-i", str(source), "-o", str(folder / f"genai-{precision}"),
              "-p", precision, "-e", "cpu", "-c", str(folder / "genai-cache")],
