@@ -5,8 +5,8 @@
 The model of `bench_decode`, 100 million random weights in float32, the same for all. Each server is a process with 16
 slots and one thread of its engine, or as many as stated; all take turns. Each of 1, 8 or 16 clients sends a prompt of
 64 tokens that no request had before, and takes 32 greedy tokens of POST /v1/completions: the time of a round is that
-until the last client has its answer. node-llama-cpp brings no llama-server: it has its sequences
-in one batch, behind Node's HTTP server, and keeps keys and values in float16. onnxruntime-genai has no server either,
+until the last client has its answer. llama.cpp is node-llama-cpp, which brings no llama-server: its sequences are in
+one batch, behind Node's HTTP server, with keys and values in float16. onnxruntime-genai has no server either,
 and its engine needs CUDA: it gets all texts of a round in one batch. Peers that are not installed are left out.
 """
 
