@@ -47,7 +47,7 @@ def commands(folder: Path, threads: str) -> dict[str, tuple[str, ...]]:
     """Write the model's files; return the commands of the servers that are there, to be completed by a port."""
     shape = replace(files.SHAPES[SMALL], config=replace(CONFIG, positions=CACHE))
     weights, numbers = files.random(shape), (str(max(STREAMS)), str(CACHE), threads)
-    results = {}
+    results: dict[str, tuple[str, ...]] = {}
     if llama_cpp.folder() is None or not has("gguf") or shutil.which("node") is None:
         print("llama.cpp is left out: npm install --prefix benchmarks/peers; pip install gguf")
     else:
