@@ -102,7 +102,7 @@ TABLES = {
         runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _BROADCASTS _INSPECTED
         runtime/sessions/direct/known_operators.py _SAME_ELEMENTS _ALL_ELEMENTS
         runtime/fusions/rotary.py _ELEMENTWISE
-        graphcore/passes/ranges.py _BOUNDED _SUMS
+        graphcore/ir/transform/ranges.py _BOUNDED _SUMS
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
         runtime/lowering/dtypes/complex_numbers/layers.py SUMS
         runtime/lowering/dtypes/sequences.py _RETURNS_TENSOR _TAKES_TENSORS

@@ -9,10 +9,10 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
+from graphcore.ir.transform.ranges import range_of
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import node_of
 from graphcore.operators import Trait, having
-from graphcore.passes.ranges import range_of
 from graphcore.passes.sweep import Sweep
 from graphcore.runtime.fusions.matching import factor_of, floats, is_float32, is_known, number_of, vector
 from graphcore.types.dims import Dim

@@ -301,7 +301,7 @@ def release(arrays: Iterable[Array]) -> int:
     done = 0
     for array in arrays:
         mapping = _mapping(array)
-        if mapping is None or not hasattr(mapping, "madvise"):
+        if mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
             continue
         offset = array.__array_interface__["data"][0] - np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
         first = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.passes.ranges import ValueRange, range_of
+from graphcore.ir.transform.ranges import ValueRange, range_of
 
 pytestmark = pytest.mark.releases
 

@@ -10,8 +10,8 @@ import pytest
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
+from graphcore.ir.transform.ranges import range_of
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.passes.ranges import range_of
 from graphcore.runtime.fusions import fuse
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.passes import Summary

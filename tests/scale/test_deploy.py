@@ -333,7 +333,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for minor in (*range(20, 25), *range(26, 33)):
         for name in ("onnxruntime", "onnxruntime-gpu"):
             _fake_wheel(folder, name, f"1.{minor}.0", "numpy")
-    for name in ("numpy", "onnx", "ml_dtypes", "anyio", "starlette", "uvicorn"):
+    for name in ("numpy", "onnx", "ml_dtypes", "anyio", "h11", "starlette", "uvicorn"):
         _fake_wheel(folder, name, "99.0")
     _own_wheel(folder)
     return folder

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol, present
-from graphcore.passes.ranges import range_of
+from graphcore.ir.transform.ranges import range_of
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
 from graphcore.runtime.lowering.targets.legality import kernel_dtype
