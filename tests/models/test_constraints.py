@@ -144,9 +144,7 @@ def test_nested_schema_beyond_the_recursion_of_python_is_refused() -> None:
     schema: Any = {}
     for _ in range(5000):
         schema = {"items": schema}
-    with pytest.raises(
-        FeedError, match="recursion|50002 characters, more than 32768"
-    ):  # Python 3.13 writes deeper JSON
+    with pytest.raises(FeedError, match=r"recursion|50002 characters, more"):  # Python 3.13 writes such deep JSON
         grammars_of_model().json_schema(schema)
 
 
