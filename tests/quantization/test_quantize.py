@@ -550,7 +550,8 @@ def test_file_is_small_and_runs(scheme: str, target: Any, tmp_path: Path) -> Non
     path = tmp_path / "small.onnx"
     result.export(path, target=target)
     assert report.before == w.nbytes
-    # Blocks of GGUF are numbers and scales of their own in the file, which ONNX and the kernels have, aligned to 64 bytes.
+    # Blocks of GGUF are numbers and scales of their own in the file, which ONNX and the kernels have.
+    # The file aligns weights to 64 bytes.
     padding = 64 * len(onnx.load(path).graph.initializer)
     assert path.stat().st_size < (report.before / 3 + padding if scheme[0] == "q" else report.after + 6000)
     ratios = {"int8_split": 1.9, "int4": 6.0, "q4_0": 7, "q4_k": 7, "q5_k": 5.5, "q6_k": 4.8}
