@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
+import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
+from graphcore.runtime.batcher import Batcher
 
 
 def graphs() -> dict[str, Graph]:
@@ -38,3 +41,16 @@ def graphs() -> dict[str, Graph]:
 def models() -> dict[str, gc.Model]:
     """Return the models of the graphs."""
     return {name: gc.InferenceSession(intra_op_num_threads=1).load(graph) for name, graph in graphs().items()}
+
+
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the futures of the requests that batchers get from now on."""
+    requests: list[Any] = []
+    submit = Batcher.submit
+
+    def call(batcher: Batcher, /, *arrays: Any, **options: Any) -> Any:
+        requests.append(submit(batcher, *arrays, **options))
+        return requests[-1]
+
+    monkeypatch.setattr(Batcher, "submit", call)
+    return requests

@@ -12,11 +12,10 @@ import pytest
 
 from graphcore import Graph, TensorType
 from graphcore.errors import MissingExtraError, RunError
-from graphcore.runtime.batcher import Batcher
 from graphcore.scale.protocol.tensors import NAMES
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
-from tests.scale.support import graphs, models
+from tests.scale.support import graphs, models, submitted
 from tests.support.waiting import until
 
 pytest.importorskip("rapidjson", reason="python-rapidjson is not installed, which Triton's client needs")
@@ -151,14 +150,7 @@ def test_bomb_is_refused(client: Any, packing: str) -> None:
 
 
 def test_call_that_its_client_ends_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[Any] = []
-    submit = Batcher.submit
-
-    def submitted(batcher: Batcher, /, *arrays: Any, **options: Any) -> Any:
-        requests.append(submit(batcher, *arrays, **options))
-        return requests[-1]
-
-    monkeypatch.setattr(Batcher, "submit", submitted)
+    requests = submitted(monkeypatch)
     model = watched(graphs()["floats"])
     model.gate.clear()
     server = HttpServer({"floats": model}, max_wait_ms=0, grpc_port=0)

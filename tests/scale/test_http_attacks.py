@@ -10,16 +10,15 @@ import socket
 import tracemalloc
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 from graphcore import Graph, InferenceSession, TensorType
-from graphcore.runtime.batcher import Batcher
 from graphcore.scale.protocol.endpoint import Endpoint, Served
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
+from tests.scale.support import submitted
 from tests.support.waiting import PATIENCE, until
 
 pytest.importorskip("graphcore.scale.serving.asgi", reason="uvicorn is not installed: the extra serve")
@@ -235,14 +234,7 @@ def test_body_of_many_small_chunks_is_read_or_refused(server: HttpServer) -> Non
 
 
 def test_half_closed_connection_frees_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[Any] = []
-    submit = Batcher.submit
-
-    def submitted(batcher: Batcher, /, *arrays: Any, **options: Any) -> Any:
-        requests.append(submit(batcher, *arrays, **options))
-        return requests[-1]
-
-    monkeypatch.setattr(Batcher, "submit", submitted)
+    requests = submitted(monkeypatch)
     model = watched(_twice())
     model.gate.clear()
     with HttpServer({"twice": model}, max_wait_ms=0, timeout=None) as server, contextlib.ExitStack() as stack:

@@ -23,13 +23,13 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.models import llama
 from graphcore.models.streams.scheduler import Request
-from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.buffers.runners import Slots
 from graphcore.scale.protocol import Endpoint, Served, infer, packed
 from graphcore.scale.protocol.tensors import Response
 from graphcore.scale.serving import http_server
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
+from tests.scale.support import submitted
 from tests.support.waiting import PATIENCE, until
 
 pytest.importorskip("graphcore.scale.serving.asgi", reason="uvicorn is not installed: the extra serve")
@@ -402,14 +402,7 @@ def _of_held(rows: int) -> bytes:
 
 
 def test_request_whose_client_has_gone_is_not_run(blocked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[Any] = []
-    submit = Batcher.submit
-
-    def submitted(batcher: Batcher, /, *arrays: Any, **options: Any) -> Any:
-        requests.append(submit(batcher, *arrays, **options))
-        return requests[-1]
-
-    monkeypatch.setattr(Batcher, "submit", submitted)
+    requests = submitted(monkeypatch)
     with HttpServer({"held": blocked}, max_batch=8, max_wait_ms=0, timeout=None) as server:
         for _ in range(6):
             with socket.create_connection((server.host, server.port)) as gone:
