@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,12 @@ async def _measure(port: int, request: bytes, clients: int) -> tuple[float, list
 
 
 @contextmanager
-def _running(*arguments: str) -> Iterator[int]:
-    """Run a module that serves, and yield its port."""
+def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[tuple[int, int]]:
+    """Run a server, with its port in place of PORT; yield the port and the process when it answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
-    with subprocess.Popen([sys.executable, "-m", *arguments, "--port", str(port)], stdout=subprocess.DEVNULL) as server:
+    filled = [str(port) if part == "PORT" else part for part in command]
+    with subprocess.Popen(filled, stdout=subprocess.DEVNULL, env=environment) as server:
         try:
             while server.poll() is None:
                 try:
@@ -96,7 +97,7 @@ def _running(*arguments: str) -> Iterator[int]:
                     break
                 except ConnectionRefusedError:
                     time.sleep(0.1)
-            yield port
+            yield port, server.pid
         finally:
             server.terminate()
 
@@ -111,11 +112,14 @@ def main() -> int:
         graph = Graph("scaled", {"x": TensorType("float32", ["batch", 4])})
         graph.output(y=graph["x"] * 2)
         graph.export(Path(folder) / "scaled.onnx")
-        plain = ("uvicorn", "benchmarks.bench_serve:hello", "--log-level", "warning", "--lifespan", "off", "--http")
-        ours = stack.enter_context(_running("graphcore", "serve", f"{folder}/scaled.onnx", "--wait", "0"))
+        module = (sys.executable, "-m")
+        plain = (*module, "uvicorn", "benchmarks.bench_serve:hello", "--log-level", "warning", "--lifespan", "off")
+        own = (*module, "graphcore", "serve", f"{folder}/scaled.onnx", "--wait", "0", "--port", "PORT")
+        commands = (*((*plain, "--port", "PORT", "--http", each) for each in ("h11", "httptools")), own)
+        h11, httptools, ours = (stack.enter_context(running(command))[0] for command in commands)
         servers = {
-            'uvicorn "hello", h11': (stack.enter_context(_running(*plain, "h11")), get % b"/"),
-            'uvicorn "hello", httptools': (stack.enter_context(_running(*plain, "httptools")), get % b"/"),
+            'uvicorn "hello", h11': (h11, get % b"/"),
+            'uvicorn "hello", httptools': (httptools, get % b"/"),
             "graphcore, health": (ours, get % b"/v2/health/live"),
             "graphcore, infer of 4 floats in JSON": (ours, infer),
         }

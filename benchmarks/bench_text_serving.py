@@ -15,20 +15,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.bench_decode import CONFIG
+from benchmarks.bench_serve import running
 from benchmarks.peers.decoders import checkpoint, files, gguf_file, llama_cpp
 from benchmarks.peers.decoders.asked import SMALL
 from benchmarks.peers.decoders.turns import environment
@@ -77,25 +75,6 @@ def commands(folder: Path, threads: str) -> dict[str, tuple[str, ...]]:
     return {OURS: ours, **results}
 
 
-@contextmanager
-def running(command: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Run a server; yield its port and process when it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    filled = [str(port) if part == "PORT" else part for part in command]
-    with subprocess.Popen(filled, stdout=subprocess.DEVNULL, env=environment()) as server:
-        try:
-            while server.poll() is None:
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except ConnectionRefusedError:
-                    time.sleep(0.1)
-            yield port, server.pid
-        finally:
-            server.terminate()
-
-
 def processor(pid: int) -> float:
     """Return the processor seconds of a process, of all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -128,7 +107,8 @@ def beside(ratio: Ratio) -> str:
 def main(threads: str = "1", *chosen: str) -> int:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         servers = {
-            name: stack.enter_context(running(command)) for name, command in commands(Path(folder), threads).items()
+            name: stack.enter_context(running(command, environment()))
+            for name, command in commands(Path(folder), threads).items()
         }
         print(f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors, {threads} threads of each engine\n")
         print("| streams | server | tokens/s | graphcore's to it | tokens per processor second | graphcore's to it |")
