@@ -215,6 +215,15 @@ _LOG = [Fraction((-1) ** (n + 1), n) for n in range(16, 1, -1)]
 _STEPS = functools.reduce(lambda p, k: [a + k * b for a, b in zip([*p, 0], [0, *p], strict=True)], range(1, 17), [1])
 
 
+@functools.cache
+def _digamma_series() -> list[Fraction]:
+    """Return the coefficients of digamma far from 0, by the numbers of Bernoulli."""
+    numbers = [Fraction(1)]
+    for n in range(1, 37):
+        numbers.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(numbers)), Fraction()) / (n + 1))
+    return [-numbers[n] / n for n in range(36, 0, -2)]
+
+
 def _digamma_near_zero(size: Symbol) -> Symbol:
     """Return digamma(-size) near its zeros, as (digamma(1 + size) + pi / tan(pi * size)) with 32 digits."""
     zero = e.const(size, 0)
@@ -222,10 +231,7 @@ def _digamma_near_zero(size: Symbol) -> Symbol:
     far = e.sum_of(size, e.const(size, 16))
     inverse = extended.quotient(one, far)
     square = extended.product(inverse, inverse)
-    numbers = [Fraction(1)]  # of Bernoulli
-    for n in range(1, 37):
-        numbers.append(-sum((math.comb(n + 1, k) * b for k, b in enumerate(numbers)), Fraction()) / (n + 1))
-    series = extended.product(square, extended.polynomial(square, [-numbers[n] / n for n in range(36, 0, -2)]))
+    series = extended.product(square, extended.polynomial(square, _digamma_series()))
     steps = extended.polynomial((size, zero), [Fraction(c) for c in _STEPS])
     slope = extended.polynomial((size, zero), [Fraction(c * (16 - n)) for n, c in enumerate(_STEPS[:-1])])
     last = extended.quotient(slope, steps)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import graphcore.models
+from graphcore import models
 from graphcore.cli import output
 from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.runtime.session import InferenceSession
@@ -94,9 +94,8 @@ def _load(args: argparse.Namespace, session: InferenceSession, source: str) -> A
         return session.load(source)
     if not os.path.isfile(os.path.join(source, "config.json")):
         raise ModelError(f"serve: the folder {source} has no config.json", help="give .onnx files or model folders")
-    text_models: Any = graphcore.models
     options = {"cache": args.context, "dtype": args.dtype, "slots": args.slots, "max_waiting": args.max_waiting}
-    return text_models.load(source, session=session, **options)
+    return models.load(source, session=session, **options)
 
 
 def _supervise(
