@@ -47,6 +47,17 @@ class OperatorCall:
         shape = self.shapes[position] if position < len(self.shapes) else None
         return None if shape is None or not shape.is_ranked else [*shape]
 
+    def ranked(self, position: int) -> list[Dim]:
+        """Return the dims of an operand. Raises `UnknownRank` if there are none: then no result has a known rank."""
+        dims = self.dims(position)
+        if dims is None:
+            raise UnknownRank
+        return dims
+
+
+class UnknownRank(Exception):
+    """The rank of an operand that decides the ranks of all results is unknown."""
+
 
 Rule: TypeAlias = "Callable[[OperatorCall], Shape | list[Shape] | None]"
 """A rule returns the shape of all results, or one shape per result; None to leave it to ONNX's inference.
@@ -58,7 +69,10 @@ stricter.
 
 def shapes_of(rule: Rule, call: OperatorCall) -> list[Shape] | None:
     """Return the shape of each result by a rule; None if the rule cannot determine it. Raises `ShapeError`."""
-    result = rule(call)
+    try:
+        result = rule(call)
+    except UnknownRank:
+        return [Shape.unknown()] * call.count
     return result if result is None or isinstance(result, list) else [result] * call.count
 
 
@@ -93,14 +107,12 @@ def same(call: OperatorCall) -> Shape | None:
 
 def pairs(call: OperatorCall) -> Shape:
     """ToPairs: adds a last axis of size 2."""
-    dims = call.dims(0)
-    return Shape.unknown() if dims is None else _shape([*dims, Dim(2)])
+    return _shape([*call.ranked(0), Dim(2)])
 
 
 def of_pairs(call: OperatorCall) -> Shape:
     """FromPairs: removes the last axis."""
-    dims = call.dims(0)
-    return Shape.unknown() if dims is None else _shape(dims[:-1])
+    return _shape(call.ranked(0)[:-1])
 
 
 def broadcast(call: OperatorCall) -> Shape | None:

@@ -107,9 +107,7 @@ def flattened(call: OperatorCall) -> Shape:
 
 def squeezed(call: OperatorCall) -> Shape:
     """Squeeze."""
-    dims = call.dims(0)
-    if dims is None:
-        return Shape.unknown()
+    dims = call.ranked(0)
     if not call.has(1) and "axes" not in call.attributes:
         return _shape([d for d in dims if d != 1]) if all(d.is_static for d in dims) else Shape.unknown()
     numbers = known_numbers(call, 1, "axes")
@@ -125,9 +123,7 @@ def squeezed(call: OperatorCall) -> Shape:
 
 def unsqueezed(call: OperatorCall) -> Shape:
     """Unsqueeze."""
-    dims, numbers = call.dims(0), known_numbers(call, 1, "axes")
-    if dims is None:
-        return Shape.unknown()
+    dims, numbers = call.ranked(0), known_numbers(call, 1, "axes")
     if numbers is None:
         length = length_of(call, 1)
         return Shape.unknown() if length is None else open_shape(len(dims) + length)
@@ -141,10 +137,7 @@ def unsqueezed(call: OperatorCall) -> Shape:
 
 def transposed(call: OperatorCall) -> Shape:
     """Transpose."""
-    dims = call.dims(0)
-    if dims is None:
-        return Shape.unknown()
-    perm = call.attributes.get("perm")
+    dims, perm = call.ranked(0), call.attributes.get("perm")
     if perm is None:
         return _shape(dims[::-1])
     if sorted(perm) != [*range(len(dims))]:
@@ -157,10 +150,7 @@ def transposed(call: OperatorCall) -> Shape:
 
 def joined(call: OperatorCall) -> Shape:
     """Concat."""
-    shapes = [call.dims(i) for i in range(len(call.shapes))]
-    ranked = [dims for dims in shapes if dims is not None]
-    if len(ranked) < len(shapes):
-        return Shape.unknown()
+    ranked = [call.ranked(i) for i in range(len(call.shapes))]
     first = ranked[0]
     axis = axis_of(call.attributes.get("axis", 1), len(first))
     for dims in ranked:
@@ -182,11 +172,9 @@ def _sum(dims: Sequence[Dim]) -> Dim:
     return sum(dims[1:], start=dims[0])
 
 
-def parts(call: OperatorCall) -> list[Shape] | None:
+def parts(call: OperatorCall) -> list[Shape]:
     """Split: by sizes, or into equal parts, of which the last may be smaller since opset 18."""
-    dims, count = call.dims(0), call.count
-    if dims is None:
-        return [Shape.unknown()] * count
+    dims, count = call.ranked(0), call.count
     axis = axis_of(call.attributes.get("axis", 0), len(dims))
     whole = dims[axis]
     sizes: tuple[Size, ...] | None = numbers_of(call, 1, "split")
@@ -219,9 +207,7 @@ def _equal_parts(whole: Dim, count: int, may_differ: bool) -> tuple[Size, ...] |
 
 def expanded(call: OperatorCall) -> Shape:
     """Expand."""
-    dims, target = call.dims(0), call.value(1)
-    if dims is None:
-        return Shape.unknown()
+    dims, target = call.ranked(0), call.value(1)
     if not isinstance(target, tuple):
         length = length_of(call, 1)
         return Shape.unknown() if length is None else _shape(joint_dims([dims, [UNKNOWN] * length]))
@@ -230,11 +216,9 @@ def expanded(call: OperatorCall) -> Shape:
 
 def tiled(call: OperatorCall) -> Shape | None:
     """Tile."""
-    dims, repeats = call.dims(0), call.value(1)
     if call.since < 6:
         return None
-    if dims is None:
-        return Shape.unknown()
+    dims, repeats = call.ranked(0), call.value(1)
     if not isinstance(repeats, tuple):
         return open_shape(len(dims))
     if len(repeats) != len(dims):
@@ -247,9 +231,7 @@ def tiled(call: OperatorCall) -> Shape | None:
 
 def gathered(call: OperatorCall) -> Shape:
     """Gather."""
-    dims, indices = call.dims(0), call.dims(1)
-    if dims is None or indices is None:
-        return Shape.unknown()
+    dims, indices = call.ranked(0), call.ranked(1)
     axis = axis_of(call.attributes.get("axis", 0), len(dims))
     return _shape([*dims[:axis], *indices, *dims[axis + 1 :]])
 
@@ -261,8 +243,8 @@ def as_indices(call: OperatorCall) -> Shape | None:
 
 def gathered_rows(call: OperatorCall) -> Shape:
     """GatherND: the rows of indices, then the axes of the data that they do not index."""
-    dims, indices = call.dims(0), call.dims(1)
-    if dims is None or not indices or not indices[-1].is_static:
+    dims, indices = call.ranked(0), call.dims(1)
+    if not indices or not indices[-1].is_static:
         return Shape.unknown()
     indexed = call.attributes.get("batch_dims", 0) + int(indices[-1])
     if indexed > len(dims):
@@ -272,11 +254,10 @@ def gathered_rows(call: OperatorCall) -> Shape:
 
 def compressed(call: OperatorCall) -> Shape:
     """Compress."""
-    dims, axis = call.dims(0), call.attributes.get("axis")
+    axis = call.attributes.get("axis")
     if axis is None:
         return open_shape(1)
-    if dims is None:
-        return Shape.unknown()
+    dims = call.ranked(0)
     dims[axis_of(axis, len(dims))] = UNKNOWN
     return _shape(dims)
 

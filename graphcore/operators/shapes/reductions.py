@@ -25,9 +25,7 @@ def reduced_shape(shape: Sequence[Dim], axes: Collection[int], keepdims: bool) -
 
 def reduced(call: OperatorCall) -> Shape:
     """Reductions along the axes in operand 1 or in an attribute of older opsets, or along all axes."""
-    dims, keepdims = call.dims(0), bool(call.attributes.get("keepdims", 1))
-    if dims is None:
-        return Shape.unknown()
+    dims, keepdims = call.ranked(0), bool(call.attributes.get("keepdims", 1))
     axes = call.value(1) if call.has(1) else tuple(call.attributes.get("axes", ()))
     count = None if not isinstance(axes, tuple) or None in axes else len(axes)
     if count is None:
@@ -44,9 +42,7 @@ def reduced(call: OperatorCall) -> Shape:
 
 def position(call: OperatorCall) -> Shape:
     """ArgMax and ArgMin."""
-    dims, attributes = call.dims(0), call.attributes
-    if dims is None:
-        return Shape.unknown()
+    dims, attributes = call.ranked(0), call.attributes
     return reduced_shape(dims, [axis_of(attributes.get("axis", 0), len(dims))], bool(attributes.get("keepdims", 1)))
 
 
@@ -68,9 +64,7 @@ def softmax(call: OperatorCall) -> Shape | None:
 
 def from_axis(call: OperatorCall) -> list[Shape]:
     """LayerNormalization: in the mean and the deviation, axes from `axis` on have length 1."""
-    dims = call.dims(0)
-    if dims is None:
-        return [Shape.unknown()] * call.count
+    dims = call.ranked(0)
     axis = axis_of(call.attributes.get("axis", -1), len(dims))
     return [_shape(dims), *[_shape([*dims[:axis], *[_ONE] * (len(dims) - axis)])] * (call.count - 1)]
 
@@ -99,9 +93,7 @@ def matmul(right: int = 1) -> Rule:
     """MatMul and similar operators. right: the position of the second matrix."""
 
     def rule(call: OperatorCall) -> Shape:
-        a, b = call.dims(0), call.dims(right)
-        if a is None or b is None:
-            return Shape.unknown()
+        a, b = call.ranked(0), call.ranked(right)
         if not a or not b:
             raise ShapeError("an operand is a scalar", help="use Mul")
         inner, other = a[-1], b[-2 if len(b) > 1 else 0]
@@ -178,11 +170,9 @@ def convolved(filters: int) -> Rule:
     """Conv and similar operators. filters: the position of the filters."""
 
     def rule(call: OperatorCall) -> Shape:
-        x, weights = call.dims(0), call.dims(filters)
         if call.attributes.get("group", 1) < 1:  # of a function body; kernels divide by it
             raise ShapeError("the operand has no channels", help="use at least one channel")
-        if x is None:
-            return Shape.unknown()
+        x, weights = call.ranked(0), call.dims(filters)
         features = weights[0] if weights else UNKNOWN
         return _shape([*x[:1], features, *_windows(call, x, weights[2:] if weights else None)])
 
@@ -191,21 +181,19 @@ def convolved(filters: int) -> Rule:
 
 def pooled(call: OperatorCall) -> Shape:
     """AveragePool, LpPool and MaxPool."""
-    x = call.dims(0)
-    return Shape.unknown() if x is None else _shape([*x[:2], *_windows(call, x, None)])
+    x = call.ranked(0)
+    return _shape([*x[:2], *_windows(call, x, None)])
 
 
 def pooled_whole(call: OperatorCall) -> Shape:
     """GlobalAveragePool and similar operators."""
-    x = call.dims(0)
-    return Shape.unknown() if x is None else _shape([*x[:2], *[_ONE] * (len(x) - 2)])
+    x = call.ranked(0)
+    return _shape([*x[:2], *[_ONE] * (len(x) - 2)])
 
 
 def transposed(call: OperatorCall) -> Shape | None:
     """ConvTranspose."""
-    x, filters, attributes = call.dims(0), call.dims(1), call.attributes
-    if x is None or filters is None:
-        return Shape.unknown()
+    x, filters, attributes = call.ranked(0), call.ranked(1), call.attributes
     count = len(x) - 2
     kernel, strides, dilations, pads = _window_parameters(call, count, filters[2:])
     channels = filters[1] * attributes.get("group", 1) if len(filters) > 1 else UNKNOWN

@@ -24,9 +24,7 @@ _MAX_RATIO_TERM = 64
 
 def cut(call: OperatorCall) -> Shape:
     """Slice."""
-    dims = call.dims(0)
-    if dims is None:
-        return Shape.unknown()
+    dims = call.ranked(0)
     starts, ends = numbers_of(call, 1, "starts"), numbers_of(call, 2, "ends")
     axes, steps = numbers_of(call, 3, "axes"), numbers_of(call, 4, "steps")
     count = next((len(n) for n in (starts, ends, axes, steps) if n is not None), length_of(call, 1))
@@ -88,11 +86,9 @@ def _is_natural(size: Size) -> bool:
 
 def padded(call: OperatorCall) -> Shape | None:
     """Pad."""
-    dims, pads = call.dims(0), numbers_of(call, 1, "pads")
     if call.since < 2:
         return None
-    if dims is None:
-        return Shape.unknown()
+    dims, pads = call.ranked(0), numbers_of(call, 1, "pads")
     axes: Value = call.value(3) if call.has(3) else tuple(range(len(dims)))
     if not isinstance(axes, tuple) or None in axes:
         return open_shape(len(dims))
@@ -150,20 +146,16 @@ def _scaled(dim: Dim, scale: Any) -> Dim:
     return dim * above // below if above <= _MAX_RATIO_TERM and below <= _MAX_RATIO_TERM else UNKNOWN
 
 
-def cropped(call: OperatorCall) -> Shape | None:
+def cropped(call: OperatorCall) -> Shape:
     """CenterCropPad."""
-    dims, target = call.dims(0), call.value(1)
-    if dims is None:
-        return Shape.unknown()
+    dims, target = call.ranked(0), call.value(1)
     axes = _normalized_axes(call.attributes.get("axes", range(len(dims))), len(dims))
     return _with(dims, axes, [dim_of(size) for size in target] if isinstance(target, tuple) else [UNKNOWN] * len(axes))
 
 
 def greatest(call: OperatorCall) -> Shape:
     """TopK."""
-    dims = call.dims(0)
-    if dims is None:
-        return Shape.unknown()
+    dims = call.ranked(0)
     k = call.array(1)
     if k is not None and k.shape != (1,):
         raise ShapeError(f"k has shape {list(k.shape)} instead of [1]", help="use a vector of one number")
@@ -201,9 +193,7 @@ def filled(call: OperatorCall) -> Shape:
 
 def one_hot(call: OperatorCall) -> Shape:
     """OneHot."""
-    dims, depth, array = call.dims(0), call.value(1), call.array(1)
-    if dims is None:
-        return Shape.unknown()
+    dims, depth, array = call.ranked(0), call.value(1), call.array(1)
     if not dims:
         raise ShapeError("the indices are a scalar", help="use a vector of one element")
     axis = axis_of(call.attributes.get("axis", -1), len(dims) + 1)
