@@ -134,6 +134,18 @@ MAX_NAME_LENGTH = 100
 """Characters of a name that are shown in errors."""
 
 
+def invalid(
+    summary: str, *, operands: Mapping[str, object] | None = None, help: str = "export the model again"
+) -> ModelError:
+    """Return the error for a model that cannot be read."""
+    return ModelError(f"load: {summary}", operands=operands, help=help)
+
+
+def named_inputs(inputs: Sequence[Symbol | None]) -> dict[str, Symbol]:
+    """Return operands by position, for errors."""
+    return {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+
+
 def has_limits(op_type: str, attribute: str) -> bool:
     """Return True if `check_values` checks an attribute of an operator."""
     return attribute in ATTRIBUTES or op_type in _HAVE_VALUES
@@ -143,27 +155,21 @@ def check_text(names: Iterable[str | bytes], what: str) -> None:
     """Raise `ModelError` for a name that is not valid UTF-8, which protobuf returns as bytes."""
     for name in names:
         if type(name) is not str:
-            raise ModelError(
-                f"load: {what} has the name {name[:MAX_NAME_LENGTH]!r}, which is not valid UTF-8",
-                help="export the model again",
-            )
+            raise invalid(f"{what} has the name {name[:MAX_NAME_LENGTH]!r}, which is not valid UTF-8")
 
 
 def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> None:
     """Raise `ModelError` for a number or a string (as bytes) that an attribute cannot have."""
     equation = attributes.get("equation")
     if op_type == "Einsum" and isinstance(equation, bytes) and not _EQUATION.fullmatch(equation):
-        raise ModelError(
-            f"load: {place}: equation {_short(equation)} is not a valid Einsum equation",
+        raise invalid(
+            f"{place}: equation {_short(equation)} is not a valid Einsum equation",
             help='use letters, "...", "," and "->", for example b"...ij,...jk->...ik"',
         )
     for name, word in attributes.items():
         words = CHOICES.get((op_type, name)) if isinstance(word, bytes) else None
         if words is not None and word.decode(errors="replace") not in words.split():
-            raise ModelError(
-                f"load: {place}: {name} is {_short(word)}, but must be one of {words.replace(' ', ', ')}",
-                help="export the model again",
-            )
+            raise invalid(f"{place}: {name} is {_short(word)}, but must be one of {words.replace(' ', ', ')}")
     rules = RANGES.get(op_type, _NO_RULES)
     for name, value in attributes.items():
         bounds = rules.get(name) or ATTRIBUTES.get(name)
@@ -172,10 +178,7 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
         minimum, maximum = bounds
         numbers: Sequence[Any] = value if isinstance(value, list) else [value]
         if not all(minimum <= number <= maximum for number in numbers if isinstance(number, int)):
-            raise ModelError(
-                f"load: {place}: {name} is {_short(value)}, but must be in {minimum} to {maximum}",
-                help="export the model again",
-            )
+            raise invalid(f"{place}: {name} is {_short(value)}, but must be in {minimum} to {maximum}")
 
 
 _NO_RULES: dict[str, tuple[int, int]] = {}
@@ -197,23 +200,19 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     if op_type in CHECKED:
         check_constants(op_type, [constant_array(s, weights=True, outer=True) for s in inputs], place)
     if op_type == "GatherND" and any(_shape_of(s) == () for s in inputs):
-        raise ModelError(
-            f"load: {place}: data and indices must have at least one axis",
-            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+        raise invalid(
+            f"{place}: data and indices must have at least one axis",
+            operands=named_inputs(inputs),
             help="reshape the scalar to [1]",
         )
     if op_type == "ConcatFromSequence" and inputs[0] is not None:
         if pair := unjoinable(inputs[0], None if attributes.get("new_axis") else attributes.get("axis", 0)):
-            raise ModelError(
-                f"load: {place}: elements have incompatible shapes",
-                operands=pair,
-                help="export the model again",
-            )
+            raise invalid(f"{place}: elements have incompatible shapes", operands=pair)
     for position in AXES_OF.get(op_type, ()):
         value = inputs[position] if position < len(inputs) else None
         if any(dim.is_static and int(dim) > MAX_AXIS_NUMBERS for dim in _shape_of(value) or ()):
-            raise ModelError(
-                f"load: {place}: input {position} has more numbers than a tensor can have axes",
+            raise invalid(
+                f"{place}: input {position} has more numbers than a tensor can have axes",
                 operands={f"input {position}": value},
                 help="give one number for each axis",
             )
@@ -231,8 +230,8 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     if op_type == "GatherND":
         _check_batch(first, inputs, attributes, place)
     if op_type == "Transpose" and isinstance(perm := attributes.get("perm"), list) and sorted(perm) != [*range(rank)]:
-        raise ModelError(
-            f"load: {place}: perm is {_short(perm)}, which is not a permutation of {rank} axes",
+        raise invalid(
+            f"{place}: perm is {_short(perm)}, which is not a permutation of {rank} axes",
             operands={"operand": first},
             help="list each axis once",
         )
@@ -247,8 +246,8 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
         limit = rank + len(axes) if op_type == "Unsqueeze" else rank
         for axis in axes:
             if isinstance(axis, int) and not -limit - before <= axis < limit + after:
-                raise ModelError(
-                    f"load: {place}: {name} is {_short(value)}, but the operand has {rank} axes",
+                raise invalid(
+                    f"{place}: {name} is {_short(value)}, but the operand has {rank} axes",
                     operands={"operand": first},
                     help="use an existing axis",
                 )
@@ -273,7 +272,7 @@ def check_constants(op_type: str, arrays: Sequence[np.ndarray[Any, Any] | None],
     if op_type == "Range" and len(arrays) > 2:
         step = arrays[2]
         if step is not None and step.dtype.kind in "iuf" and step.size == 1 and not step.any():
-            raise ModelError(f"load: {place}: the step must not be 0", help="use another step")
+            raise invalid(f"{place}: the step must not be 0", help="use another step")
 
 
 def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> None:
@@ -282,24 +281,24 @@ def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> N
         shape = symbol.type.shape if symbol is not None and isinstance(symbol.type, TensorType) else None
         ranks = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,), 6: (1,)}.get(position)
         if shape is not None and ranks is not None and shape.is_ranked and len(shape) not in ranks:
-            raise ModelError(
-                f"load: {place}: input {position} has {len(shape)} axes, but must have {' or '.join(map(str, ranks))}",
-                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            raise invalid(
+                f"{place}: input {position} has {len(shape)} axes, but must have {' or '.join(map(str, ranks))}",
+                operands=named_inputs(inputs),
                 help="give queries, keys and values as [batch, length, width] or [batch, heads, length, size]",
             )
     types = [s.type for s in inputs[:3] if s is not None and isinstance(s.type, TensorType) and s.type.shape.is_ranked]
     batches = sorted({int(type_.shape[0]) for type_ in types if type_.shape[0].is_static})
     if len(batches) > 1:
-        raise ModelError(
-            f"load: {place}: queries, keys and values have different batch sizes: {', '.join(map(str, batches))}",
-            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+        raise invalid(
+            f"{place}: queries, keys and values have different batch sizes: {', '.join(map(str, batches))}",
+            operands=named_inputs(inputs),
             help="give them the same first dim",
         )
     heads = [type_.shape[1] == 0 for type_ in types] if rank == 4 else []
     if any(heads[1:]) and not heads[0]:
-        raise ModelError(
-            f"load: {place}: keys and values have no heads",
-            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+        raise invalid(
+            f"{place}: keys and values have no heads",
+            operands=named_inputs(inputs),
             help="give one head for each head of the queries, or for each group of them",
         )
 
@@ -325,8 +324,8 @@ def _check_lengths(
         if length is None and op_type == "Pad":  # onnxruntime accepts a matrix of one row, too
             continue
         if length is None or (length.is_static and int(length) not in (0, times * count)):
-            raise ModelError(
-                f"load: {place}: input {position} has shape {shape}, but applies to {count} axes",
+            raise invalid(
+                f"{place}: input {position} has shape {shape}, but applies to {count} axes",
                 operands={f"input {position}": symbol},
                 help=f"give a vector of {times * count} numbers",
             )
@@ -352,8 +351,8 @@ def _check_indices(
     length, lowest, highest = int(shape[axis]), int(array.min()), int(array.max())
     if not -length <= lowest <= highest < length:
         index = lowest if lowest < -length else highest
-        raise ModelError(
-            f"load: {place}: the index {index} is out of range for an axis of length {length}",
+        raise invalid(
+            f"{place}: the index {index} is out of range for an axis of length {length}",
             operands={"data": data},
             help="use an existing index",
         )
@@ -365,8 +364,8 @@ def _check_batch(data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapp
     for symbol in inputs:
         shape = _shape_of(symbol)
         if shape is not None and batch >= len(shape):
-            raise ModelError(
-                f"load: {place}: batch_dims is {batch}, but an operand has {len(shape)} axes",
+            raise invalid(
+                f"{place}: batch_dims is {batch}, but an operand has {len(shape)} axes",
                 operands={"data": data},
                 help="use fewer batch dims than axes",
             )

@@ -21,7 +21,7 @@ from graphcore.errors import ModelError
 from graphcore.onnx import notes
 from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto import messages
-from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, check_text
+from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, check_text, invalid
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large, split, varint_at
 from graphcore.types.tensor_types import Type
@@ -77,13 +77,12 @@ class Opened:
     def _admit(self, stat: os.stat_result, tensor: str) -> None:
         """Raise an error for a file of external data that must not be read."""
         if (stat.st_dev, stat.st_ino) == self._stamp_at_open[:2]:
-            raise ModelError(
-                f"load: the external data of {tensor} is the model's own file",
-                help="save the model with its data inside",
+            raise invalid(
+                f"the external data of {tensor} is the model's own file", help="save the model with its data inside"
             )
         if self.limits.strict is not None:
-            raise ModelError(
-                f"load: {tensor} has external data, which the limit strict does not allow",
+            raise invalid(
+                f"{tensor} has external data, which the limit strict does not allow",
                 help="save the model with its data inside, or load it without strict",
             )
         self._count(stat.st_size)
@@ -159,15 +158,15 @@ def content_of(
     """Return the bytes of a model, the folder of its external data, and its name for errors."""
     if is_message(source):
         if source.ByteSize() > LIMIT:
-            raise ModelError("load: the model is larger than 2 GiB", help="give its path")
+            raise invalid("the model is larger than 2 GiB", help="give its path")
         return memoryview(source.SerializeToString()), Folder(None), source.graph.name or "the model"
     if isinstance(source, (bytes, bytearray, memoryview)):
         return memoryview(bytes(source)), Folder(None), "the model"
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
         return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links, admit), path
-    raise ModelError(
-        f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}",
+    raise invalid(
+        f"the model must be a path, bytes or a ModelProto, got {type(source).__name__}",
         help="give a path, bytes or a ModelProto; sessions also load a Graph",
     )
 
@@ -187,8 +186,8 @@ def default_names(proto: onnx.ModelProto, requested: bool | Iterable[str]) -> fr
         return names
     chosen = frozenset([requested] if isinstance(requested, str) else requested or ())
     if unknown := sorted(chosen - names):
-        raise ModelError(
-            f"load: {unknown[0]!r:.80} is not an initializer that is also an input, so it cannot be a default",
+        raise invalid(
+            f"{unknown[0]!r:.80} is not an initializer that is also an input, so it cannot be a default",
             help=f"those of the model: {', '.join(sorted(names)[:_MAX_NAMES_IN_ERRORS]) or 'none'}",
         )
     return chosen
@@ -221,8 +220,8 @@ def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if versions.setdefault(domain, entry.version) != entry.version:
-            raise ModelError(
-                f"load: the model imports opsets {versions[domain]} and {entry.version} of "
+            raise invalid(
+                f"the model imports opsets {versions[domain]} and {entry.version} of "
                 f"{domain[:MAX_NAME_LENGTH] or 'ONNX'}",
                 help="export it with one of them",
             )
@@ -287,14 +286,14 @@ def not_a_model(name: str, content: bytes | memoryview) -> ModelError:
     """
     size = len(content)
     if not size:
-        return ModelError(f"load: {name} is empty", help="copy or download it again")
+        return invalid(f"{name} is empty", help="copy or download it again")
     first = bytes(content[:512])
     match = next((kind for kind in _KINDS if kind.matches(first)), None)
     if match is not None:
-        return ModelError(f"load: {name} is not an ONNX model: its {size:,} bytes are {match.name}", help=match.help)
+        return invalid(f"{name} is not an ONNX model: its {size:,} bytes are {match.name}", help=match.help)
     fault, is_cut = _fault(memoryview(content))
     help = "it is truncated: copy or download it again" if is_cut else _CHECK_FILE
-    return ModelError(f"load: {name} of {size:,} bytes is not an ONNX model: {fault}", help=help)
+    return invalid(f"{name} of {size:,} bytes is not an ONNX model: {fault}", help=help)
 
 
 def _fault(content: memoryview) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ import onnx
 
 from graphcore.arrays.external_data import Folder
 from graphcore.errors import DTypeError, ModelError
-from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.limits import check_text, invalid
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.types.dtypes import DType
 
@@ -42,21 +42,16 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     except DTypeError:
         kinds = onnx.TensorProto.DataType
         kind = kinds.Name(proto.data_type) if proto.data_type in kinds.values() else proto.data_type
-        raise ModelError(
-            f"load: {name} has the unsupported type {kind}", help="convert it to a dtype of DType"
-        ) from None
+        raise invalid(f"{name} has the unsupported type {kind}", help="convert it to a dtype of DType") from None
     if dims and min(dims) < 0:
-        raise ModelError(
-            f"load: {name} has negative dims: {list(dims[:_MAX_DIMS])}",
-            help="export the model again without negative dims",
+        raise invalid(
+            f"{name} has negative dims: {list(dims[:_MAX_DIMS])}", help="export the model again without negative dims"
         )
     if len(dims) > _MAX_DIMS:
-        raise ModelError(f"load: {name} has {len(dims)} dims, the limit of an array is {_MAX_DIMS}", help="flatten it")
+        raise invalid(f"{name} has {len(dims)} dims, the limit of an array is {_MAX_DIMS}", help="flatten it")
     count = math.prod(dims)
     if not count and math.prod(d or 1 for d in dims) > _MAX_ELEMENTS:
-        raise ModelError(
-            f"load: {name} is empty, but the dims {list(dims)} are too large", help="export the model again"
-        )
+        raise invalid(f"{name} is empty, but the dims {list(dims)} are too large")
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         content = _external(proto, folder, name, dtype, count)
     if dtype is DType.string:
@@ -102,19 +97,17 @@ def dense(proto: onnx.SparseTensorProto, folder: Folder) -> tuple[Array, DType]:
     name = f"sparse tensor {proto.values.name!r}"
     size = math.prod(dims) if all(d >= 0 for d in dims) else -1
     if size < 0 or values.ndim != 1 or indices.dtype != np.int64 or indices.shape[:1] != values.shape:
-        raise ModelError(
-            f"load: {name} has dims, values or indices that ONNX does not allow", help="export the model again"
-        )
+        raise invalid(f"{name} has dims, values or indices that ONNX does not allow")
     if size > _LARGEST_DENSE:
-        raise ModelError(
-            f"load: {name} would have {size} elements, the limit is {_LARGEST_DENSE}", help="store it as a dense tensor"
+        raise invalid(
+            f"{name} would have {size} elements, the limit is {_LARGEST_DENSE}", help="store it as a dense tensor"
         )
     if indices.ndim == 2 and indices.shape[1] == len(dims):
         if ((indices < 0) | (indices >= np.array(dims, np.int64))).any():
-            raise ModelError(f"load: {name} has indices out of {list(dims)}", help="export the model again")
+            raise invalid(f"{name} has indices out of {list(dims)}")
         indices = np.ravel_multi_index(tuple(indices.T), dims) if len(dims) else np.zeros(len(values), np.int64)
     elif indices.ndim != 1 or ((indices < 0) | (indices >= size)).any():
-        raise ModelError(f"load: {name} has indices out of {list(dims)}", help="export the model again")
+        raise invalid(f"{name} has indices out of {list(dims)}")
     array = np.full(size, "", object) if dtype is DType.string else np.zeros(size, dtype.numpy)
     array[indices] = values
     return array.reshape(dims), dtype
@@ -175,8 +168,8 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
     unknown = [key for key in entries if key not in _KEYS and not key.startswith("prepacked")]
     if unknown or len(entries) < len(proto.external_data):
         what = f"the unknown key {unknown[0][:_MAX_NAME_LENGTH]!r}" if unknown else "a key twice"
-        raise ModelError(
-            f"load: {name}: its external data has {what}",
+        raise invalid(
+            f"{name}: its external data has {what}",
             help=f"export the model again: the keys are {', '.join(sorted(_KEYS))}",
         )
     location = entries.get("location", "")
@@ -184,15 +177,13 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
     try:
         offset, length = int(entries.get("offset", "0") or 0), int(entries.get("length", str(size)) or size)
     except ValueError:
-        raise ModelError(
-            f"load: {name}: offset and length in {location!r} must be numbers", help="export the model again"
-        ) from None
+        raise invalid(f"{name}: offset and length in {location!r} must be numbers") from None
     if dtype is DType.string:
-        raise ModelError(f"load: {name} has strings as external data", help="store strings in the model")
+        raise invalid(f"{name} has strings as external data", help="store strings in the model")
     content = folder.content(location.replace(os.sep, "/"), str(name))
     if offset < 0 or length < 0 or offset + length > len(content):
-        raise ModelError(
-            f"load: {name} lies at {offset} to {offset + length} of {location!r}, which has {len(content)} bytes",
+        raise invalid(
+            f"{name} lies at {offset} to {offset + length} of {location!r}, which has {len(content)} bytes",
             help="the file is truncated, or belongs to another model",
         )
     return content[offset : offset + length]
@@ -214,7 +205,7 @@ def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, n
 
 
 def _bool_error(name: object) -> ModelError:
-    return ModelError(f"load: {name} is bool, but has bytes other than 0 and 1", help="export the model again")
+    return invalid(f"{name} is bool, but has bytes other than 0 and 1")
 
 
 def _unpack(packed: Array, dtype: DType, count: int) -> Array:
@@ -246,9 +237,8 @@ def _strings(proto: onnx.TensorProto, name: object, dims: tuple[int, ...], count
 
 
 def _size_error(name: object, dims: tuple[int, ...], dtype: DType, content: str) -> ModelError:
-    return ModelError(
-        f"load: {name} is {dtype}{list(dims)}, but holds {content}",
-        help="the file is truncated, or was written wrongly",
+    return invalid(
+        f"{name} is {dtype}{list(dims)}, but holds {content}", help="the file is truncated, or was written wrongly"
     )
 
 
@@ -272,7 +262,7 @@ def read_attributes(
     bodies: dict[str, onnx.GraphProto] = {}
     for attribute in proto.attribute:
         if attribute.name in values or attribute.name in bodies:
-            raise ModelError(f"load: {place} has the attribute {attribute.name!r} twice", help="export the model again")
+            raise invalid(f"{place} has the attribute {attribute.name!r} twice")
         if attribute.type == onnx.AttributeProto.GRAPH:
             bodies[attribute.name] = attribute.g
             continue
@@ -286,9 +276,8 @@ def read_attributes(
 def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any:
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
-        raise ModelError(
-            f"load: {place}: attribute {attribute.name!r} refers to a function's attribute, but is not in a function",
-            help="export the model again",
+        raise invalid(
+            f"{place}: attribute {attribute.name!r} refers to a function's attribute, but is not in a function"
         )
     match attribute.type:
         case kinds.FLOAT:
@@ -312,9 +301,7 @@ def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any
         case kinds.SPARSE_TENSOR:
             return dense(attribute.sparse_tensor, folder)[0]
     kind = kinds.AttributeType.Name(attribute.type) if attribute.type in kinds.AttributeType.values() else "unknown"
-    raise ModelError(
-        f"load: {place}: attribute {attribute.name!r} has the unsupported kind {kind}", help="use another kind"
-    )
+    raise invalid(f"{place}: attribute {attribute.name!r} has the unsupported kind {kind}", help="use another kind")
 
 
 def constant_value(
@@ -322,9 +309,7 @@ def constant_value(
 ) -> tuple[np.ndarray[Any, Any], DType]:
     """Return the array of a Constant node. content: its raw bytes, if not in the proto. Raises `ModelError`."""
     if len(proto.attribute) != 1:
-        raise ModelError(
-            f"load: {place} must have one value, got {len(proto.attribute)}", help="export the model again"
-        )
+        raise invalid(f"{place} must have one value, got {len(proto.attribute)}")
     (attribute,) = proto.attribute
     if attribute.name == "value":
         array, dtype = array_of(attribute.t, folder, content)
@@ -334,7 +319,7 @@ def constant_value(
         value = _value(attribute, folder, place)
         kind = _CONSTANTS.get(attribute.name)
         if kind is None:
-            raise ModelError(f"load: {place} has no value attribute", help="export the model again")
+            raise invalid(f"{place} has no value attribute")
         array, dtype = np.array(value, kind.numpy), kind
     return array, dtype
 
@@ -351,8 +336,8 @@ def dtype_value(number: Any, place: object) -> DType:
     try:
         return DType.of(number)
     except DTypeError:
-        raise ModelError(
-            f"load: {place}: {number!r} is not a dtype that graphcore supports", help="cast to another dtype"
+        raise invalid(
+            f"{place}: {number!r} is not a dtype that graphcore supports", help="cast to another dtype"
         ) from None
 
 

@@ -13,7 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.symbol import Input, Node, Symbol, root_of
 from graphcore.ir.transform.shape_values import ShapeValues
-from graphcore.onnx.proto.limits import check_size, check_trips
+from graphcore.onnx.proto.limits import check_size, check_trips, invalid, named_inputs
 from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.statements import BodyStatements, Statement
@@ -58,9 +58,7 @@ def read(
         graphs = {name: read_body(name, proto, []) for name, proto in protos.items()}
         branches = [[s.type for s in graph.outputs] for graph in graphs.values()]
         if len({len(types) for types in branches}) != 1 or outputs not in (None, len(branches[0])):
-            raise ModelError(
-                f"load: {place}: its branches return different numbers of results", help="export the model again"
-            )
+            raise invalid(f"{place}: its branches return different numbers of results")
         return [_common_type(pair, place) for pair in zip(*branches, strict=True)], graphs
     if op_type == "Loop" and "body" in protos:
         return _loop(read_body, protos["body"], inputs, outputs, place)
@@ -101,8 +99,8 @@ def _scores(inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> T
 def _common_type(types: Sequence[Type], place: object) -> Type:
     common = join_types(_semantic_types(types))
     if isinstance(common, OpaqueType) and not any(isinstance(t, OpaqueType) for t in types):
-        raise ModelError(
-            f"load: {place}: its branches return different types: {', '.join(map(str, types))}",
+        raise invalid(
+            f"{place}: its branches return different types: {', '.join(map(str, types))}",
             help="cast one of them in the model",
         )
     return common
@@ -124,14 +122,13 @@ def _loop(
     body, final_types = _read_until_stable(read_body, proto, [_COUNTER, _CONDITION], state_types, 1, place)
     condition = body.outputs[0].type
     if isinstance(condition, TensorType) and condition.dtype is not DType.bool:
-        raise ModelError(
-            f"load: {place}: the condition that its body returns must be bool, got {condition}",
-            help="return a bool first",
+        raise invalid(
+            f"{place}: the condition that its body returns must be bool, got {condition}", help="return a bool first"
         )
     length = check_trips(inputs[0], inputs[1], body, place)
     scanned = [_stack_type(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
     if outputs is not None and outputs > len(final_types) + len(scanned):
-        raise ModelError(f"load: {place} has more results than its body", help="export the model again")
+        raise invalid(f"{place} has more results than its body")
     results = [_loop_result(a, b.type) for a, b in zip(final_types, body.outputs[1:], strict=False)]
     return [*results, *scanned][:outputs], {"body": body}
 
@@ -153,9 +150,8 @@ def _scan(
 ) -> tuple[list[Type], dict[str, Graph]]:
     count = attributes.get("num_scan_inputs")
     if not isinstance(count, int) or not 1 <= count <= len(inputs):
-        raise ModelError(
-            f"load: {place}: num_scan_inputs must be from 1 to {len(inputs)}, the number of inputs, got {count!r:.80}",
-            help="export the model again",
+        raise invalid(
+            f"{place}: num_scan_inputs must be from 1 to {len(inputs)}, the number of inputs, got {count!r:.80}"
         )
     states = len(inputs) - count
     axes = attributes.get("scan_input_axes") or [0] * count
@@ -169,7 +165,7 @@ def _scan(
     )
     stacked = [_stack_type(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     if outputs is not None and outputs > len(final_types) + len(stacked):
-        raise ModelError(f"load: {place} has more results than its body", help="export the model again")
+        raise invalid(f"{place} has more results than its body")
     return [*final_types, *stacked][:outputs], {"body": body}
 
 
@@ -186,10 +182,10 @@ def _read_until_stable(
     while True:
         body = read_body("body", proto, [*front, *state_types, *after])
         if len(body.outputs) < skip:
-            raise ModelError(f"load: {place}: its body returns no condition", help="export the model again")
+            raise invalid(f"{place}: its body returns no condition")
         results = [s.type for s in body.outputs[skip : skip + len(state_types)]]
         if len(results) != len(state_types):
-            raise ModelError(f"load: {place}: its body returns too few results", help="export the model again")
+            raise invalid(f"{place}: its body returns too few results")
         general = [_generalise(a, b, place) for a, b in zip(state_types, results, strict=True)]
         if all(a == b for a, b in zip(state_types, general, strict=True)):
             return body, general
@@ -209,10 +205,8 @@ def _slice_type(symbol: Symbol | None, axis: int, place: object) -> Type:
     if not shape.is_ranked:
         return tensor_type(symbol.type.dtype, Shape.unknown())
     if not -shape.rank <= axis < shape.rank:
-        raise ModelError(
-            f"load: {place}: there is no axis {axis} to scan",
-            operands={"scanned": symbol},
-            help="use an existing axis",
+        raise invalid(
+            f"{place}: there is no axis {axis} to scan", operands={"scanned": symbol}, help="use an existing axis"
         )
     dims = list(shape)
     del dims[axis]
@@ -321,13 +315,13 @@ def declared_types(
     except GraphcoreError as error:
         types = None  # an undeclared form of the runtime's own operator
         if op.kernel is None:
-            raise ModelError(
-                f"load: {place}: {error.summary}",
-                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            raise invalid(
+                f"{place}: {error.summary}",
+                operands=named_inputs(inputs),
                 help=error.help or f"declare {op.label} as the model uses it",
             ) from error
     if types is None and op.unsafe is not None and (why := op.unsafe(inputs)):
-        raise ModelError(f"load: {place}: {why}", help="export the operator in a form that ops.microsoft declares")
+        raise invalid(f"{place}: {why}", help="export the operator in a form that ops.microsoft declares")
     return types
 
 
@@ -346,8 +340,8 @@ def _undeclared_error(inputs: Sequence[Symbol | None], error: ModelError, place:
         maker = None if symbol is None else _undeclared(symbol)
         if maker is not None:
             name = f"{maker.domain}::{maker.op_type}"
-            return ModelError(
-                f"load: {place}: the type of an operand is unknown: neither the model nor a declaration nor "
+            return invalid(
+                f"{place}: the type of an operand is unknown: neither the model nor a declaration nor "
                 f"the runtime has the result type of {name}",
                 operands={"operand": symbol},
                 help=f"declare it: @gc.custom_op({name!r}); write the type into the model's value_info; or load it "

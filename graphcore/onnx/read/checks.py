@@ -16,9 +16,9 @@ import onnx
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import USUAL, Limits
-from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.errors import ResourceLimitError
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.onnx.proto.limits import check_text, check_values, has_limits
+from graphcore.onnx.proto.limits import check_text, check_values, has_limits, invalid
 from graphcore.onnx.read.statements import BodyStatements, Statement, key_of
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
@@ -64,8 +64,8 @@ def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USU
     Raises `ModelError` for a node that its operator's schema does not allow, `ResourceLimitError` for deep nesting.
     """
     if not 0 <= model.ir_version <= onnx.IR_VERSION:
-        raise ModelError(
-            f"load: the model has IR version {model.ir_version}, but only 0 to {onnx.IR_VERSION} can be read",
+        raise invalid(
+            f"the model has IR version {model.ir_version}, but only 0 to {onnx.IR_VERSION} can be read",
             help="install a newer onnx, or export the model again",
         )
     result = CheckedModel(limits, {(_domain(f.domain), f.name) for f in model.functions})
@@ -76,9 +76,7 @@ def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USU
         key = (function.domain, function.name, function.overload)
         check_text((*key, *function.input, *function.output, *function.attribute), "a function")
         if key in seen:
-            raise ModelError(
-                f"load: two functions are called {function.name[:_MAX_NAME_LENGTH]!r}", help="rename one of them"
-            )
+            raise invalid(f"two functions are called {function.name[:_MAX_NAME_LENGTH]!r}", help="rename one of them")
         seen.add(key)
         function_versions = {**versions, **{_domain(o.domain): o.version for o in function.opset_import}}
         check_nodes(function.node, function_versions, result, in_function=True)
@@ -104,20 +102,19 @@ def _check_graph(
     ):
         check_text(names, what)
         if "" in names:
-            raise ModelError(f"load: {what} has no name", help="export the model again")
+            raise invalid(f"{what} has no name")
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise ModelError(
-                f"load: {what} has the same name as another one: {twice[:_MAX_NAME_LENGTH]!r}",
-                help="rename one of them",
+            raise invalid(
+                f"{what} has the same name as another one: {twice[:_MAX_NAME_LENGTH]!r}", help="rename one of them"
             )
     for sparse in graph.sparse_initializer:
         _check_dense(sparse, into)
     for value in (*graph.input, *graph.output):
         dims = value.type.tensor_type.shape.dim
         if any(dim.dim_value < _UNKNOWN_DIM for dim in dims):
-            raise ModelError(
-                f"load: {value.name[:_MAX_NAME_LENGTH]!r} has negative dims: "
+            raise invalid(
+                f"{value.name[:_MAX_NAME_LENGTH]!r} has negative dims: "
                 f"{[dim.dim_value for dim in dims][:_MAX_DIMS_IN_ERRORS]}",
                 help="export the model again without negative dims",
             )
@@ -149,7 +146,7 @@ def check_nodes(
             check_text((op_type, name, node_domain, node.overload, *inputs, *outputs), "a node")
         if not op_type:
             place = f"{op_type[:_MAX_NAME_LENGTH]} {(name or next(iter(outputs), ''))[:_MAX_NAME_LENGTH]!r}"
-            raise ModelError(f"load: the node {place.strip()} has no operator type", help="export the model again")
+            raise invalid(f"the node {place.strip()} has no operator type")
         domain = _domain(node_domain) if node_domain else ""
         version = versions.get(domain)
         key = key_of(node, op_type, domain, version, inputs, outputs)
@@ -161,7 +158,7 @@ def check_nodes(
             continue
         place = f"{op_type[:_MAX_NAME_LENGTH]} {(name or next(iter(outputs), ''))[:_MAX_NAME_LENGTH]!r}"
         if not any(outputs):
-            raise ModelError(f"load: {place} has no results", help="remove the node")
+            raise invalid(f"{place} has no results", help="remove the node")
         if not _is_constant(node, op_type, domain, inputs, outputs, version):
             check_node(node, versions, place, in_function)
         if key is not None:
@@ -212,9 +209,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
     while results and not node.output[results - 1]:
         results -= 1
     if results < op.min_outputs or len(node.output) > op.max_outputs:
-        raise ModelError(
-            f"load: {place} has {len(node.output)} results, but needs {_count(op)}", help="export the model again"
-        )
+        raise invalid(f"{place} has {len(node.output)} results, but needs {_count(op)}")
     check_arity(op, [bool(name) for name in node.input], place)  # inference reads missing ones, too
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -227,10 +222,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         check_values(node.op_type, attributes, place)
         # ONNX's inference aborts the process for more results, even unnamed ones.
         if node.op_type == "Split" and attributes.get("num_outputs", len(node.output)) < len(node.output):
-            raise ModelError(
-                f"load: {place} has {len(node.output)} results, but num_outputs={attributes['num_outputs']}",
-                help="export the model again",
-            )
+            raise invalid(f"{place} has {len(node.output)} results, but num_outputs={attributes['num_outputs']}")
 
 
 def check_declared(symbol: Symbol, declared: Type, name: str) -> None:
@@ -239,8 +231,8 @@ def check_declared(symbol: Symbol, declared: Type, name: str) -> None:
     if not isinstance(node, Node) or node.op_type not in OPERATORS or node.domain != "ai.onnx.ml":
         return
     if isinstance(declared, TensorType) and isinstance(symbol.type, TensorType) and declared.dtype is not symbol.dtype:
-        raise ModelError(
-            f"load: the output {name[:_MAX_NAME_LENGTH]!r} is declared as {declared.dtype}, but {node.op_type} returns "
+        raise invalid(
+            f"the output {name[:_MAX_NAME_LENGTH]!r} is declared as {declared.dtype}, but {node.op_type} returns "
             f"{symbol.dtype}",
             operands={"output": symbol},
             help=f"declare it as {symbol.dtype}, or add a Cast to {declared.dtype} after the node",
@@ -253,8 +245,8 @@ def check_declared_default(declared: Type, default: TensorType, name: str) -> No
     pairs = zip(dims, default.shape, strict=False)
     fits = len(dims) == len(default.shape) and all(not d.is_static or d is n for d, n in pairs)
     if not fits or not isinstance(declared, TensorType) or declared.dtype is not default.dtype:
-        raise ModelError(
-            f"load: the input {name[:_MAX_NAME_LENGTH]!r} is declared as {declared}, but its default is {default}",
+        raise invalid(
+            f"the input {name[:_MAX_NAME_LENGTH]!r} is declared as {declared}, but its default is {default}",
             help="export the model again with one type for both",
         )
 
@@ -266,28 +258,23 @@ def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], p
     if kind is None:
         if name.startswith("__"):  # onnxruntime's own attributes
             return
-        raise ModelError(
-            f"load: {place} has no attribute {name[:_MAX_NAME_LENGTH]!r}; its attributes: {', '.join(kinds) or 'none'}",
+        raise invalid(
+            f"{place} has no attribute {name[:_MAX_NAME_LENGTH]!r}; its attributes: {', '.join(kinds) or 'none'}",
             help="remove it, or export the model with an opset that has it",
         )
     if attribute.type != kind:
-        raise ModelError(
-            f"load: {place}: attribute {name!r} has kind {_kind_name(attribute.type)}, "
-            f"but must have kind {_kind_name(kind)}",
-            help="export the model again",
+        raise invalid(
+            f"{place}: attribute {name!r} has kind {_kind_name(attribute.type)}, but must have kind {_kind_name(kind)}"
         )
     if attribute.ref_attr_name:
         if not in_function:
-            raise ModelError(
-                f"load: {place}: attribute {name!r} refers to a function's attribute, but is not in a function",
-                help="export the model again",
-            )
+            raise invalid(f"{place}: attribute {name!r} refers to a function's attribute, but is not in a function")
         return
     field = _MESSAGES.get(attribute.type)
     if field is not None and not attribute.HasField(field):
-        raise ModelError(f"load: {place}: attribute {name!r} is empty", help="export the model again")
+        raise invalid(f"{place}: attribute {name!r} is empty")
     if field == "t" and not attribute.t.data_type:
-        raise ModelError(f"load: {place}: attribute {name!r} is a tensor without dtype", help="export the model again")
+        raise invalid(f"{place}: attribute {name!r} is a tensor without dtype")
 
 
 @functools.cache
@@ -321,18 +308,14 @@ def check_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str) -
         ("results", node.output, function.output),
     ):
         if len(actual) > len(formal):
-            raise ModelError(
-                f"load: {place} has {len(actual)} {what}, but the function has {len(formal)}",
-                help="export the model again",
-            )
+            raise invalid(f"{place} has {len(actual)} {what}, but the function has {len(formal)}")
     kinds = references(function.node)
     for attribute in node.attribute:
         expected = kinds.get(attribute.name)
         if expected is not None and expected != attribute.type:
-            raise ModelError(
-                f"load: {place}: attribute {attribute.name[:_MAX_NAME_LENGTH]!r} has kind "
-                f"{_kind_name(attribute.type)}, but must have kind {_kind_name(expected)}",
-                help="export the model again",
+            raise invalid(
+                f"{place}: attribute {attribute.name[:_MAX_NAME_LENGTH]!r} has kind "
+                f"{_kind_name(attribute.type)}, but must have kind {_kind_name(expected)}"
             )
 
 
@@ -371,7 +354,7 @@ def check_trees(attributes: Sequence[onnx.AttributeProto], place: object) -> Non
     lists = {name: np.array(by_name[name].ints, np.int64) for name in (_NUMBERS | _CHILDREN) & by_name.keys()}
     for name in _NUMBERS & lists.keys():
         if not _are_numbers(lists[name]):
-            raise ModelError(f"load: {place}: {name} must be in 0 to 2^31 - 1", help="export the model again")
+            raise invalid(f"{place}: {name} must be in 0 to 2^31 - 1")
     if not by_name.keys() >= _NAMES:
         return
     modes = by_name["nodes_modes"].strings
@@ -381,12 +364,10 @@ def check_trees(attributes: Sequence[onnx.AttributeProto], place: object) -> Non
     count = min(map(len, columns))
     is_inner, trees, ids, *children = (column[:count] for column in columns)
     if not all(_are_numbers(numbers[is_inner]) for numbers in children):  # kernels read 32 bits of them
-        raise ModelError(
-            f"load: {place}: node ids of its trees must be in 0 to 2^31 - 1", help="export the model again"
-        )
+        raise invalid(f"{place}: node ids of its trees must be in 0 to 2^31 - 1")
     depth = _depth(trees << 32 | ids, [np.where(is_inner, trees << 32 | numbers, -1) for numbers in children])
     if depth is None:
-        raise ModelError(f"load: {place}: its trees have a cycle", help="export the model again")
+        raise invalid(f"{place}: its trees have a cycle")
     if depth > MAX_DEPTH:
         raise ResourceLimitError(
             f"load: {place}: its trees are more than {MAX_DEPTH} nodes deep",
@@ -399,11 +380,9 @@ def _check_labels(by_name: Mapping[str, Any], place: object) -> None:
     labels = [*(by_name[name].strings for name in _TEXTS if name in by_name)]
     numbers = [*(by_name[name].ints for name in ("classlabels_int64s",) if name in by_name)]
     if any(labels) and any(numbers):
-        raise ModelError(
-            f"load: {place}: its labels must be all strings or all integers", help="use labels of one kind"
-        )
+        raise invalid(f"{place}: its labels must be all strings or all integers", help="use labels of one kind")
     if any(len(strings) == 1 for strings in labels):
-        raise ModelError(f"load: {place}: it has only one label, a string", help="give one label for each class")
+        raise invalid(f"{place}: it has only one label, a string", help="give one label for each class")
 
 
 def _are_numbers(numbers: Array) -> bool:

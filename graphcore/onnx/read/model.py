@@ -11,9 +11,9 @@ import onnx
 
 from graphcore.arrays.external_data import Folder
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
-from graphcore.errors import GraphcoreError, ModelError
+from graphcore.errors import GraphcoreError
 from graphcore.onnx import notes
-from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.limits import check_text, invalid
 from graphcore.onnx.proto.opened import default_names, versions_of
 from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
@@ -173,7 +173,7 @@ class Functions:
                 depths[key] = 1 + max((depths[k] for k in calls[key]), default=0)
         except graphlib.CycleError as error:
             names = " -> ".join(key[1] for key in error.args[1][:_MAX_NODES_IN_ERRORS])
-            raise ModelError(f"load: functions call themselves: {names}", help="ONNX has no recursion") from None
+            raise invalid(f"functions call themselves: {names}", help="ONNX has no recursion") from None
         max_depth = max(depths.values(), default=0)
         limits.check("depth", max_depth, f"the model's functions call each other {max_depth} deep")
         if sizes:
@@ -256,8 +256,8 @@ def _sort_topologically(statements: Sequence[Statement], is_known: Callable[[str
         cycle = error.args[1][:_MAX_NODES_IN_ERRORS]  # each node uses the one before it
         values = [_value_between(statements[i], statements[j]) for i, j in pairwise(cycle)]
         operators = " -> ".join(statements[i].op_type[:_MAX_NAME_LENGTH] for i in cycle)
-        raise ModelError(
-            f"load: nodes depend on each other: {operators}, by the values {', '.join(values)}",
+        raise invalid(
+            f"nodes depend on each other: {operators}, by the values {', '.join(values)}",
             help="a graph must not have cycles",
         ) from None
 

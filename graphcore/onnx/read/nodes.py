@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 
 from graphcore.custom_ops.declaration import require_callable
-from graphcore.errors import ModelError
 from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import Attributes, change
@@ -18,7 +17,7 @@ from graphcore.ir.state.settings import FAST, KEY, OPERATORS
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
-from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
+from graphcore.onnx.proto.limits import check_axes, check_elements, check_size, invalid
 from graphcore.onnx.proto.opened import graph_name, versions_of
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import constant_value, dtype_value, read_attributes
@@ -139,7 +138,7 @@ class NodeReader:
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         symbol = self.value(info.name)
         if symbol is None:
-            raise ModelError(f"load: no node computes the output {info.name!r}", help="export the model again")
+            raise invalid(f"no node computes the output {info.name!r}")
         declared = read_type(info.type)
         check_declared(symbol, declared, info.name)
         if isinstance(symbol.type, OpaqueType) and not symbol.type.onnx and not isinstance(declared, OpaqueType):
@@ -164,7 +163,7 @@ class NodeReader:
 
     def define(self, name: str, symbol: Symbol) -> None:
         if name in self.values:
-            raise ModelError(f"load: two values have the name {name!r}", help="names of values must be unique in ONNX")
+            raise invalid(f"two values have the name {name!r}", help="names of values must be unique in ONNX")
         if self.model.checks_elements:
             check_elements(symbol.type, self.model.limits, name)
         self.values[name] = symbol
@@ -188,8 +187,8 @@ class NodeReader:
         if name in self.values:
             return self.values[name]
         if self.outer is None:
-            raise ModelError(
-                f"load: {name!r} is used, but no node computes it", help="the model is truncated, or names are misspelt"
+            raise invalid(
+                f"{name!r} is used, but no node computes it", help="the model is truncated, or names are misspelt"
             )
         outer_value = self.outer.value(name)
         return None if outer_value is None else self.graph.build.capture(outer_value)
@@ -271,8 +270,8 @@ class NodeReader:
             op_type = proto.op_type
             schema = schema_of(op_type, domain, version)
         if schema is None and domain in ONNX_DOMAINS:
-            raise ModelError(
-                f"load: {statement}: opset {version} of {domain or 'ONNX'} has no such operator",
+            raise invalid(
+                f"{statement}: opset {version} of {domain or 'ONNX'} has no such operator",
                 help="export the model with an opset that has it, or give the domain of a custom operator",
             )
         if schema is not None:
@@ -284,7 +283,7 @@ class NodeReader:
             check_axes(op_type, inputs, attributes, statement)
             missing = [n for n in required_attributes(schema) if n not in attributes and n not in nested]
             if missing:
-                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="export the model again")
+                raise invalid(f"{statement} lacks the attribute {missing[0]!r}")
         if domain not in ONNX_DOMAINS:
             require_callable(domain, op_type, self.model.custom_ops, statement)
         if nested:
@@ -389,10 +388,7 @@ class NodeReader:
             self.model, graph, self.versions, _custom_value_types(proto), outer=self, depth=self.depth + 1
         )
         if len(proto.input) != len(types):
-            raise ModelError(
-                f"load: the body {name!r} has {len(proto.input)} inputs, but its node passes {len(types)}",
-                help="export the model again",
-            )
+            raise invalid(f"the body {name!r} has {len(proto.input)} inputs, but its node passes {len(types)}")
         symbols = []
         for info, type_ in zip(proto.input, types, strict=True):
             declared = read_type(info.type)
@@ -457,9 +453,7 @@ def with_one_position(
     if shape.is_ranked and all(dim.is_static for dim in shape):
         if math.prod(int(dim) for dim in shape) == 1:
             return operands
-        raise ModelError(
-            f"load: {place}: the position must be one number", operands={"position": symbol}, help="give a scalar"
-        )
+        raise invalid(f"{place}: the position must be one number", operands={"position": symbol}, help="give a scalar")
     scalar = graph.build.constant(np.zeros(0, np.int64), DType.int64)
     operands[position] = graph.build.emit_many(
         "Reshape", (symbol, scalar), [tensor_type(symbol.dtype, _shape([]))], {}

@@ -18,12 +18,12 @@ from graphcore.arrays.external_data import ExternalData, Folder, links_of
 from graphcore.arrays.resource_limits import Limits, limits_of
 from graphcore.custom_ops.custom_op import CustomOp
 from graphcore.custom_ops.declaration import callable_labels
-from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
+from graphcore.errors import GraphcoreError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.proto import buffer_notes
-from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.limits import check_text, invalid
 from graphcore.onnx.proto.opened import Opened, graph_name, versions_of
 from graphcore.onnx.proto.opened import constants_of as constants_of
 from graphcore.onnx.proto.value_protos import Large
@@ -123,7 +123,7 @@ def _read(model: ModelContext, promotion: str | PromotionSystem | None) -> Graph
     """Return the graph of a model. Raises `ModelError`, `ResourceLimitError`."""
     proto = model.proto
     if not proto.graph.output:
-        raise ModelError("load: the model has no outputs", help="check that the file is a complete .onnx file")
+        raise invalid("the model has no outputs", help="check that the file is a complete .onnx file")
     checked = check_model(proto, model.versions, model.limits)
     model.functions.check(proto.graph.node, checked.count, model.limits)
     model.functions.check_calls(proto.graph.node, model.versions)

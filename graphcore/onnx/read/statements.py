@@ -13,11 +13,10 @@ from typing import Any
 import onnx
 
 from graphcore.arrays.external_data import Folder
-from graphcore.errors import ModelError
 from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.state.settings import FAST
 from graphcore.onnx.notes import NODE_ACCURACY, NODE_LAYER, ONNX_DOMAINS
-from graphcore.onnx.proto.limits import has_axes
+from graphcore.onnx.proto.limits import has_axes, invalid
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.schemas.schemas import Operator, operator, required_attributes, schema_of
@@ -237,13 +236,13 @@ def version_of(versions: Mapping[str, int], domain: str, op_type: str, place: ob
     if version is None:
         if domain:
             return 1
-        raise ModelError(f"load: {place}: the model does not import an opset of ONNX", help="export the model again")
+        raise invalid(f"{place}: the model does not import an opset of ONNX")
     newest = onnx.defs.onnx_opset_version()
     if not domain and version < OLDEST and _is_same(op_type, version, OLDEST):
         return OLDEST
     if not domain and not OLDEST <= version <= newest:
-        raise ModelError(
-            f"load: {place}: the model uses opset {version}, but only {OLDEST} to {newest} can be read",
+        raise invalid(
+            f"{place}: the model uses opset {version}, but only {OLDEST} to {newest} can be read",
             help="convert it with onnx.version_converter" if version < OLDEST else "install a newer onnx",
         )
     return version

@@ -12,6 +12,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
+from graphcore.onnx.proto.limits import named_inputs
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
@@ -38,7 +39,7 @@ def infer_types(
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except Exception as error:
         reason = str(error).strip().split("\n")[-1]
-        operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+        operands = named_inputs(inputs)
         raise GraphError(f"{op_type}: {reason}", operands=operands, help="see the operator's ONNX schema") from None
     types_by_name = {v.name: v.type for v in inferred.graph.value_info} | {
         v.name: v.type for v in inferred.graph.output
@@ -66,10 +67,9 @@ def _of_runtime(
         types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [OpaqueType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
-    operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
     raise GraphError(
         f"{op_type}: the output types of this operator of domain {domain!r} are unknown",
-        operands=operands,
+        operands=named_inputs(inputs),
         help="give out_types",
     )
 

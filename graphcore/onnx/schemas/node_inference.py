@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from graphcore.errors import DTypeError, ModelError, ShapeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
+from graphcore.onnx.proto.limits import invalid, named_inputs
 from graphcore.onnx.proto.type_protos import SMALL, proto_of, read_type, small_constants
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
@@ -54,8 +55,8 @@ def infer_node(
     if schema.name == "Gradient":  # ONNX does not infer it: a derivative has the type of its x
         xs = [s for s in inputs[: len(outputs)] if s is not None]
         if wrong := [s for s in xs if element(s.type) not in operator(schema).outputs[0].allowed]:
-            raise ModelError(
-                f"load: {place}: [TypeInferenceError] it does not take an x of {wrong[0].type}: derivatives are floats",
+            raise invalid(
+                f"{place}: [TypeInferenceError] it does not take an x of {wrong[0].type}: derivatives are floats",
                 help="list only floats in xs, and the others in zs",
             )
         return [s.type for s in xs]
@@ -127,9 +128,9 @@ def _shapes(
     try:
         return shapes_of(SHAPES[schema.name], call)
     except ShapeError as error:
-        raise ModelError(
-            f"load: {place}: {error.summary}",
-            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+        raise invalid(
+            f"{place}: {error.summary}",
+            operands=named_inputs(inputs),
             help=error.help or "see the operator's ONNX schema",
         ) from None
     except (ValueError, ArithmeticError):  # the length of symbolic dims is limited
@@ -240,8 +241,8 @@ def _infer(
     proto = _without(proto, inputs)
     for name in proto.input:
         if name and name not in types:  # inference looks them all up
-            raise ModelError(
-                f"load: {place}: the type of its operand {name[:_MAX_NAME_LENGTH]!r} is unknown",
+            raise invalid(
+                f"{place}: the type of its operand {name[:_MAX_NAME_LENGTH]!r} is unknown",
                 operands=dict(named),
                 help="declare it in the model: as the type of an input, or in value_info",
             )
@@ -257,11 +258,7 @@ def _infer(
         )
     except Exception as error:
         reason = str(error).strip().split("\n")[-1]
-        raise ModelError(
-            f"load: {place}: {reason}",
-            operands=dict(named),
-            help="see the operator's ONNX schema",
-        ) from None
+        raise invalid(f"{place}: {reason}", operands=dict(named), help="see the operator's ONNX schema") from None
     op = operator(schema)
     bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
     result = []

@@ -12,9 +12,10 @@ from typing import Any
 import onnx
 
 from graphcore.build import operands
-from graphcore.errors import DTypeError, ModelError
+from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.limits import invalid
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
@@ -207,17 +208,13 @@ def check_arity(op: Operator, is_present: Sequence[bool], place: object) -> None
     is_present: for each operand that the node lists, False if its name is empty.
     """
     if not op.min_inputs <= len(is_present) <= op.max_inputs:
-        raise ModelError(
-            f"load: {place} has {len(is_present)} operands, but needs {count_of(op)}", help="export the model again"
-        )
+        raise invalid(f"{place} has {len(is_present)} operands, but needs {count_of(op)}")
     for position, is_given in enumerate(is_present):
         parameter = op.input(position)
         if is_given or parameter is None or parameter.is_optional:
             continue
         if not parameter.is_variadic or any(is_present[position:]):  # kernels read one left out before others
-            raise ModelError(
-                f"load: {place} lacks the required operand {parameter.name!r}", help="export the model again"
-            )
+            raise invalid(f"{place} lacks the required operand {parameter.name!r}")
 
 
 def _mixes(symbols: Sequence[Symbol]) -> bool:
@@ -236,15 +233,15 @@ def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | No
             continue
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
             by_role = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
-            raise ModelError(
-                f"load: {place}: {parameter.name} is {type_name(symbol.type)}, which {op.name} of opset {op.version} "
+            raise invalid(
+                f"{place}: {parameter.name} is {type_name(symbol.type)}, which {op.name} of opset {op.version} "
                 "does not take",
                 operands=by_role,
                 help="cast it in the model, or write it with a newer opset",
             )
         if first is not None and element(first.type) != element(symbol.type):
-            raise ModelError(
-                f"load: {place} mixes {type_name(first.type)} and {type_name(symbol.type)}",
+            raise invalid(
+                f"{place} mixes {type_name(first.type)} and {type_name(symbol.type)}",
                 operands={_role(op, i): s for i in positions if (s := symbols[i]) is not None},
                 help="Graph.load(..., implicit_casts=True) inserts casts by the promotion system",
             )

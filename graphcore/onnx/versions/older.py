@@ -15,6 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array, outside
 from graphcore.onnx.notes import OPSET
+from graphcore.onnx.proto.limits import invalid, named_inputs
 from graphcore.onnx.proto.model_proto import attribute, outer_name
 from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.value_protos import encoded_type
@@ -217,8 +218,8 @@ def standard(proto: onnx.NodeProto, version: int, place: object) -> tuple[onnx.N
         return proto, version
     name, opset, results = standard_form
     if any(proto.output[results:]):
-        raise ModelError(
-            f"load: {place}: result {results} is used, but ONNX's {name} does not have it",
+        raise invalid(
+            f"{place}: result {results} is used, but ONNX's {name} does not have it",
             help="export the model for inference, or load it before onnxruntime optimises it",
         )
     copied = onnx.NodeProto()
@@ -308,12 +309,8 @@ class ReadNode:
 
     def error(self, why: str, help: str) -> ModelError:
         """Return the error for a node that cannot be converted."""
-        operands = {f"input {i}": s for i, s in enumerate(self.inputs) if s is not None}
-        return ModelError(
-            f"load: {self.op_type} of opset {self.version}{f' of {self.domain}' if self.domain else ''}: {why}",
-            operands=operands,
-            help=help,
-        )
+        place = f"{self.op_type} of opset {self.version}{f' of {self.domain}' if self.domain else ''}"
+        return invalid(f"{place}: {why}", operands=named_inputs(self.inputs), help=help)
 
 
 def unknown(dtype: DType, rank: int | None = None) -> TensorType:
