@@ -204,62 +204,47 @@ class Jitted(Generic[P, R, Arrays]):
 _Array: TypeAlias = np.ndarray[Any, Any]
 
 
-class Jit(Protocol):
-    """The decorator that `jit` with options returns."""
-
-    @overload
-    def __call__(self, function: Callable[P, Symbol], /) -> Jitted[P, Symbol, _Array]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, tuple[Symbol, Symbol]], /
-    ) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, tuple[Symbol, Symbol, Symbol]], /
-    ) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, tuple[Symbol, ...]], /
-    ) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
-    @overload
-    def __call__(self, function: Callable[P, list[Symbol]], /) -> Jitted[P, list[Symbol], list[_Array]]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, dict[str, Symbol]], /
-    ) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Jitted[P, R, Any]: ...
-
-
 class _Options(TypedDict, total=False):
     promotion: str | PromotionSystem
     session: InferenceSession | None
 
 
-@overload
-def jit(function: None = None, **options: Unpack[_Options]) -> Jit: ...
-@overload
-def jit(function: Callable[P, Symbol], **options: Unpack[_Options]) -> Jitted[P, Symbol, _Array]: ...
-@overload
-def jit(
-    function: Callable[P, tuple[Symbol, Symbol]], **options: Unpack[_Options]
-) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
-@overload
-def jit(
-    function: Callable[P, tuple[Symbol, Symbol, Symbol]], **options: Unpack[_Options]
-) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
-@overload
-def jit(
-    function: Callable[P, tuple[Symbol, ...]], **options: Unpack[_Options]
-) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
-@overload
-def jit(function: Callable[P, list[Symbol]], **options: Unpack[_Options]) -> Jitted[P, list[Symbol], list[_Array]]: ...
-@overload
-def jit(
-    function: Callable[P, dict[str, Symbol]], **options: Unpack[_Options]
-) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
-@overload
-def jit(function: Callable[P, R], **options: Unpack[_Options]) -> Jitted[P, R, Any]: ...
+class Jit(Protocol):
+    """The type of `jit`, and of the decorator that it returns for options alone."""
+
+    @overload
+    def __call__(self, function: None = None, **options: Unpack[_Options]) -> Jit: ...
+    @overload
+    def __call__(self, function: Callable[P, Symbol], **options: Unpack[_Options]) -> Jitted[P, Symbol, _Array]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, Symbol]], **options: Unpack[_Options]
+    ) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, Symbol, Symbol]], **options: Unpack[_Options]
+    ) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, ...]], **options: Unpack[_Options]
+    ) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, list[Symbol]], **options: Unpack[_Options]
+    ) -> Jitted[P, list[Symbol], list[_Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, dict[str, Symbol]], **options: Unpack[_Options]
+    ) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], **options: Unpack[_Options]) -> Jitted[P, R, Any]: ...
+
+
+def _typed(function: Callable[..., Any]) -> Jit:
+    return function
+
+
+@_typed
 def jit(
     function: Callable[..., Any] | None = None,
     *,
