@@ -1,4 +1,4 @@
-"""The two ways to run a session with the buffers of a Model: bound memory, or plain arrays."""
+"""The two ways to run a session beside its own call, with the buffers of a Model: bound memory, or plain arrays."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class IoBindingRunner:
         self._inputs = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
         self._outputs = {n: t.dtype.storage for n, t in outputs.items() if isinstance(t, TensorType)}
         self._complex = [(i, t) for i, t in enumerate(outputs.values()) if is_complex(t)]
+        self._returned = [i for i, name in enumerate(outputs) if name in inputs]
+        """Outputs that are inputs, and share their memory."""
         self._changed = [buffer for buffer in buffers if buffer.output is not None]
         self._run = run_once if any(buffer.in_place for buffer in self._changed) else run
         self._device = _device(session)
@@ -105,6 +107,8 @@ class IoBindingRunner:
         results = [
             transport_dtypes.from_value(v, t) for v, t in zip(outputs[:count], self._outputs.values(), strict=True)
         ]
+        for position in self._returned:
+            results[position] = results[position].copy()
         for position, type_ in self._complex:
             results[position] = transport_dtypes.unpaired(results[position], type_)
         # For bound memory the runtime returns another OrtValue, which does not keep the memory alive.

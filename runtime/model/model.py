@@ -209,13 +209,12 @@ class Model(CalledModel):
 
         def again(options: Mapping[str, Any]) -> tuple[Model, onnxruntime.InferenceSession]:
             started = self._start(options)
-            uses_transport = bool(self._restored)
             model = Model(
                 self.name,
                 self._start,
                 *self._types,
                 started,
-                uses_transport,
+                self._uses_transport,
                 buffers=self._model_buffers,
                 defaults=self._input_defaults,
             )

@@ -105,12 +105,9 @@ class StartedModel(ABC):
         self._is_direct = read_outputs is not None
         self._read_outputs = read_outputs
         self._read_model: Self | None = None
-        self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
-        self._fed = {n: t.dtype.storage for n, t in inputs.items() if transport_dtypes.is_unusual(t)}
+        self._uses_transport = uses_transport
+        fed = {n: t.dtype.storage for n, t in inputs.items() if transport_dtypes.is_unusual(t)}
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if transport_dtypes.is_unusual(t)]
-        self._restored = unusual if uses_transport else []
-        self._is_bound = bool(unusual) and not uses_transport
-        self._is_plain = not (self._is_bound or self._fed or self._restored)
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         # Measured: the Python code of `run`, which checks names again, takes a fifth of a small call.
@@ -125,11 +122,15 @@ class StartedModel(ABC):
         self._pace = Pace()
         self._program: Program | None = None
         self._state: State | None = None
+        self._runner: Runner | None = None
+        """How calls run that the session alone cannot: None if it takes and returns arrays of NumPy."""
+        if (unusual and not uses_transport) or (buffers and transport_dtypes.is_bindable(inputs, outputs)):
+            self._runner = IoBindingRunner(self.session, inputs, self._outputs, buffers)
+        elif fed or unusual or buffers:
+            self._runner = ArrayRunner(self._run, self._output_names, fed, unusual, buffers)
         if buffers:
-            runner: Runner = ArrayRunner(self._run, self._output_names, self._fed, self._restored, buffers)
-            if transport_dtypes.is_bindable(inputs, outputs):
-                runner = IoBindingRunner(self.session, inputs, self._outputs, buffers)
-            self._program = Program(self._feeds, buffers, runner, self._failed)
+            assert self._runner is not None
+            self._program = Program(self._feeds, buffers, self._runner, self._failed)
             self._state = State(self._program, {})
 
     @property

@@ -109,7 +109,7 @@ class WarmStart:
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
         if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
             return
-        if model._restored or source.name != model.name or not all(map(_is_small, model._model_buffers)):
+        if model._uses_transport or source.name != model.name or not all(map(_is_small, model._model_buffers)):
             return
         if self._stamped is not None and not self._stamped.is_unchanged():  # the file changed after it was read
             return
