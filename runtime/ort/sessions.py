@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import onnxruntime
 
@@ -25,16 +24,10 @@ from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.types.dtypes import DType
 
+if TYPE_CHECKING:
+    from graphcore.runtime.ort.optimised_cache import CachedGraph, CacheFolder
+
 Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]
-
-
-class OptimisedGraph(Protocol):
-    """An optimised graph of an earlier session. folder: of the file of its weights; None if it has no such file."""
-
-    @property
-    def model(self) -> bytes: ...
-    @property
-    def folder(self) -> str | None: ...
 
 
 def quadratic(constants: int, different: Callable[[], int]) -> tuple[str, ...]:
@@ -52,25 +45,6 @@ def different(constants: Iterable[Symbol]) -> int:
     arrays = [constant_array(s, weights=True) for s in constants]
     small = {(a.dtype, a.shape, a.tobytes()) for a in arrays if a is not None and a.nbytes <= _MAX_COMPARED_BYTES}
     return len(small) + sum(a is None or a.nbytes > _MAX_COMPARED_BYTES for a in arrays)
-
-
-class OptimisedCache(Protocol):
-    """Graphs that onnxruntime has optimised, by cache key.
-
-    used: the key of the last entry that was found or saved. is_packed: whether that entry has prepacked weights.
-    is_whole: whether entries have all weights.
-    """
-
-    used: str | None
-    is_packed: bool
-    is_whole: bool
-
-    def key(self, content: bytes, weights: Mapping[str, Array]) -> str: ...
-    def find_optimised(self, key: str) -> OptimisedGraph | None: ...
-    def save_optimised(self, key: str, model: bytes, weights: str | None) -> None: ...
-    def weights_file(self, key: str) -> str: ...
-    def temporary_folder(self) -> AbstractContextManager[str]: ...
-    def warn_if_unwritable(self, size: int) -> None: ...
 
 
 QUADRATIC = {"ConstantSharing": ReleaseRange(last="1.31.1")}
@@ -122,7 +96,7 @@ _READ_LATE = frozenset(
 
 
 def start(
-    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: OptimisedCache | None = None
+    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: CacheFolder | None = None
 ) -> tuple[onnxruntime.InferenceSession, object]:
     """Return a session of a lowered graph, and the objects that must live as long as the session.
 
@@ -188,7 +162,7 @@ def _packs(graph: Graph, read: Mapping[str, Array]) -> bool:
 
 
 def _start_with_cache(
-    cache: OptimisedCache,
+    cache: CacheFolder,
     content: bytes,
     options: Callable[[], onnxruntime.SessionOptions],
     create: Create,
@@ -229,7 +203,7 @@ def _start_with_cache(
 
 
 def start_optimised(
-    optimised: OptimisedGraph,
+    optimised: CachedGraph,
     options: onnxruntime.SessionOptions,
     create: Create,
     shared: Mapping[str, onnxruntime.OrtValue],

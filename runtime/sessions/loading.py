@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import onnx
 
     from graphcore.onnx.proto.opened import Opened
+    from graphcore.runtime.ort.optimised_cache import CacheFolder
     from graphcore.runtime.sessions.warm_start.start import WarmStart
 
 
@@ -258,7 +259,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
     return model
 
 
-def _start(plan: LoadPlan, engine: Engine, cache: sessions.OptimisedCache | None) -> Start:
+def _start(plan: LoadPlan, engine: Engine, cache: CacheFolder | None) -> Start:
     """Return the function that starts the sessions of a plan."""
     starter = engine.starter
 

@@ -19,8 +19,9 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.runtime import lowering
 from graphcore.runtime.ort import memory
-from graphcore.runtime.sessions.warm_start import cache, files, keys
-from graphcore.runtime.sessions.warm_start.cache import CacheFolder
+from graphcore.runtime.ort import optimised_cache as cache
+from graphcore.runtime.ort.optimised_cache import CacheFolder
+from graphcore.runtime.sessions.warm_start import files, keys
 
 pytestmark = pytest.mark.releases
 

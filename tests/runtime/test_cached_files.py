@@ -23,10 +23,10 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.models import generate, llama
 from graphcore.runtime.ort import memory, options, sessions
+from graphcore.runtime.ort.optimised_cache import CacheFolder, without_repeats
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.sessions import plan
 from graphcore.runtime.sessions.warm_start import files, keys
-from graphcore.runtime.sessions.warm_start.cache import CacheFolder, without_repeats
 from tests.runtime.test_cache import is_restarted
 
 pytestmark = pytest.mark.releases

@@ -144,7 +144,7 @@ assert run(gc.InferenceSession().load(path)) == 65
 def test_cache_says_that_its_folder_became_read_only(tmp_path: Path) -> None:
     mounted(
         f"""{_FULL}
-import graphcore.runtime.sessions.warm_start.cache as cache
+import graphcore.runtime.ort.optimised_cache as cache
 session = gc.InferenceSession()
 session.load(graph(1.0), cache_dir=folder)
 before = files()

@@ -19,7 +19,7 @@ from graphcore.onnx.proto.opened import content_of
 from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
 from graphcore.runtime.model import Model
-from graphcore.runtime.sessions.warm_start.cache import CacheFolder
+from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, stamp_of, stored_entry
 
 

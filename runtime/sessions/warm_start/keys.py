@@ -18,7 +18,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Constant, Node
 from graphcore.runtime.model import Model
-from graphcore.runtime.sessions.warm_start.cache import CacheFolder
+from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.prepared import SETTLED
 from graphcore.support.gc_pause import uncollected
 from graphcore.support.source_lines import Imported

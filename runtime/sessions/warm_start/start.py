@@ -27,9 +27,9 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.state import ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
+from graphcore.runtime.ort.optimised_cache import CachedGraph, CacheFolder
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
-from graphcore.runtime.sessions.warm_start.cache import CachedGraph, CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, graph_source, stamped_source
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
