@@ -22,7 +22,7 @@ from graphcore.conformance.runtimes import OrtModel
 from graphcore.conformance.suites import node_tests
 from graphcore.errors import GraphError, MissingExtraError, RunError
 from graphcore.runtime.lowering.decompositions import strings
-from graphcore.runtime.ort.image_decoder import image_decoder
+from graphcore.runtime.ort.python_ops import image_decoder
 
 Array = np.ndarray[Any, Any]
 D = DType
