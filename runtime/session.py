@@ -15,7 +15,6 @@ from graphcore.runtime.lowering import LEVELS, PRECISIONS
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import devices as session_devices
 from graphcore.runtime.ort import memory as session_memory
-from graphcore.runtime.ort import packages
 from graphcore.runtime.ort.memory import Prepack, checked
 from graphcore.runtime.ort.options import (
     SessionStarter,
@@ -182,7 +181,7 @@ class InferenceSession:
 
             allowed = callable_labels(custom_ops)
         links, bounds = links_of(external_data, external_data_root), limits_of(limits)
-        model = packages.chosen_model(model, component, self._engine.starter)
+        model = loading.chosen_model(model, component, self._engine.starter)
         options = LoadOptions(weights or {}, prepack, cache_dir, prepared, links, bounds, allowed, format)
         return loading.load(model, self._engine, options, self.load)
 

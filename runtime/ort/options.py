@@ -362,18 +362,23 @@ class SessionStarter:
             keep(session, later)
         return session
 
+    def options_of_providers(self) -> onnxruntime.SessionOptions:
+        """Return new options of a session that have its providers, for functions that take no names of providers."""
+        options = self.options({})
+        if self.selection is not None:
+            self.selection.configure(options, self.provider_options)
+        for name in self.providers if self.selection is None else ():
+            options.add_provider(name, dict(self.provider_options.get(name, {})))
+        return options
+
     def compiled(self, model: bytes) -> bytes:
         """Return a model with nodes EPContext for what the providers compile. Raises the exceptions of onnxruntime.
 
         onnxruntime optimises nothing there; the session that loads the result does.
         """
-        options = self.options({})
-        by_provider = {name: dict(self.provider_options.get(name, {})) for name in self.providers}
-        if self.selection is not None:
-            self.selection.configure(options, by_provider)
-        for name, values in by_provider.items() if self.selection is None else ():
-            options.add_provider(name, values)
         flags = onnxruntime.OrtCompileApiFlags.ERROR_IF_NO_NODES_COMPILED
-        compiler = onnxruntime.ModelCompiler(options, model, embed_compiled_data_into_model=True, flags=flags)
+        compiler = onnxruntime.ModelCompiler(
+            self.options_of_providers(), model, embed_compiled_data_into_model=True, flags=flags
+        )
         content: bytes = compiler.compile_to_bytes()
         return content

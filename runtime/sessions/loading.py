@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import onnxruntime
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch
-from graphcore.errors import GraphcoreError, GraphError, ModelError
+from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
 from graphcore.onnx.notes import LIMIT
@@ -22,9 +23,10 @@ from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import unsafe
-from graphcore.runtime.ort.options import SLOWER, require_started
+from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
 from graphcore.runtime.sessions.plan import Engine, LoadPlan, plan_load, with_weights
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
+from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import Type
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from graphcore.runtime.ort.optimised_cache import CacheFolder
     from graphcore.runtime.sessions.warm_start.start import WarmStart
 
+
+_Model = TypeVar("_Model")
 
 Source: TypeAlias = "Graph | onnx.ModelProto | bytes | str | os.PathLike[str]"
 
@@ -363,3 +367,51 @@ def content_of(model: object) -> tuple[str, bytes | str]:
         f"load: the model must be a Graph, a path, bytes or a ModelProto, got {type(model).__name__}",
         help="give one of these",
     )
+
+
+# Model packages of onnxruntime: folders with variants of models, of which a session's providers choose one.
+
+_PACKAGES_FROM = "1.32.0"
+"""The oldest release in which the interface of model packages was seen."""
+
+
+def chosen_model(model: _Model, component: str | None, starter: SessionStarter) -> _Model | str:
+    """Return a model, or the path of the one that onnxruntime chooses from a package.
+
+    component: the name of a part of the package; None if it has one. Raises `ModelError` and `RunError`.
+    """
+    if not isinstance(model, (str, os.PathLike)) or not os.path.isfile(
+        os.path.join(os.fsdecode(model), "manifest.json")
+    ):
+        if component is not None:
+            raise ModelError("load: component names a part of a model package", help="give the folder of a package")
+        return model
+    path = os.fsdecode(model)
+    if not hasattr(onnxruntime, "ModelPackageContext"):
+        raise RunError(
+            f"load: {path}: onnxruntime {onnxruntime.__version__} reads no model packages",
+            help=f"install onnxruntime {_PACKAGES_FROM} or newer, or give the path of a model in the package",
+        )
+    try:
+        package = onnxruntime.ModelPackageContext(path)
+        names = sorted(package.get_component_names())
+        name = names[0] if component is None and len(names) == 1 else component
+        if name not in names:
+            listed = ", ".join(map(repr, names)) or "none"
+            raise ModelError(
+                f"load: {path}: the model package has the components {listed}, not {name!r:.80}",
+                help=f"{suggestion(name, names) if isinstance(name, str) else ''}give one of them as component",
+            )
+        chosen = package.select_component(name, onnxruntime.ModelPackageOptions(starter.options_of_providers()))
+        variant = chosen.get_selected_variant_name()
+        (part,) = (p for p in onnxruntime.ModelPackage.open(path).get_info()["components"] if p["name"] == name)
+        (info,) = (v["executor_info"]["ort"] for v in part["variants"] if v["name"] == variant)
+        file = json.loads(info)["model_file"]
+        return str(package.resolve_string_ref(file, chosen.get_selected_variant_folder_path(), True))
+    except ModelError:
+        raise
+    except Exception as error:  # onnxruntime raises several kinds of its own
+        raise ModelError(
+            f"load: {path}: onnxruntime cannot choose a model of this package: {str(error).strip() or error!r:.400}",
+            help=f"the session has {', '.join(starter.providers)}; give other providers, or the path of a model in it",
+        ) from error
