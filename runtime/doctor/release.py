@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from graphcore.ir.graph import Graph
@@ -148,6 +147,14 @@ _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\
 _FRAMES = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*", re.MULTILINE)
 """A traceback up to the exception. Its source lines look like messages, and Python 3.13 prints those of `-c` too."""
 
+_START = """
+import sys, onnxruntime
+session = onnxruntime.InferenceSession(sys.stdin.buffer.read(), providers=[sys.argv[1]], enable_fallback=0)
+print(*session.get_providers())
+"""
+"""The program that starts a provider, in a process of its own, so that a crash ends nothing else: it prints those that
+started. onnxruntime writes the reason why one did not start to stderr."""
+
 
 class Starting:
     """Starts all installed providers in parallel."""
@@ -198,9 +205,8 @@ def installs(names: list[str]) -> dict[str, str]:
 
 
 def _child(name: str) -> subprocess.Popen[bytes]:
-    program = Path(__file__).with_name("start_provider.py")
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-P", str(program), name], stdin=pipe, stdout=pipe, stderr=pipe)
+    return subprocess.Popen([sys.executable, "-P", "-c", _START, name], stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def _model() -> bytes:
