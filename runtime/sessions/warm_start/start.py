@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.state import ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.optimised_cache import CachedGraph, CacheFolder
+from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, graph_source, stamped_source
@@ -140,75 +139,40 @@ class WarmStart:
             self._stamped.keep(entry, self._locations)
 
 
-@dataclass(frozen=True, slots=True)
-class WarmEntry:
-    """The data from which a Model starts. weights: of the source, by their names in the optimised graph. defaults: the
-    inputs that have one."""
-
-    name: str
-    inputs: dict[str, Type]
-    outputs: dict[str, Type]
-    optimised: CachedGraph
-    weights: dict[str, Array]
-    defaults: list[str]
-    buffers: tuple[ModelBuffer, ...]
-    packing: dict[str, str]
-    in_large_pages: bool
-
-
 def started(source: Source, starter: SessionStarter) -> Model | None:
     """Return the Model of a source from its cache entry; None if the source must be loaded again."""
     try:
-        entry = _entry(source)
-        if entry is None:
+        entry = source.entry()
+        optimised = None if entry is None else source.cache.find_optimised(entry["optimised"])
+        if entry is None or optimised is None:
             return None
-        shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in entry.weights.items()}
+        weights = source.arrays(entry["weights"])
+        shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in weights.items()}
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             if more:
                 return source.again()._start(more)
             session = sessions.start_optimised(
-                entry.optimised,
-                starter.options(entry.packing),
+                optimised,
+                starter.options(entry["packing"]),
                 # No optimiser runs, so that none is disabled.
-                lambda model, options: starter.create(model, options, (), runs_often=entry.in_large_pages),
+                lambda model, options: starter.create(model, options, (), runs_often=entry["in large pages"]),
                 shared,
             )
             require_started(session, starter.providers, starter.selection)
-            return session, (entry.weights, shared)
+            return session, (weights, shared)
 
         return Model(
-            entry.name,
+            entry["name"],
             start,
-            entry.inputs,
-            entry.outputs,
-            buffers=entry.buffers,
+            {name: _type_from_json(type_) for name, type_ in entry["inputs"]},
+            {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
+            buffers=tuple(map(_buffer_from_json, entry["buffers"])),
             load_full=source.again,
-            defaults=dict.fromkeys(entry.defaults),
+            defaults=dict.fromkeys(entry["defaults"]),
         )
     except Exception:  # any fault of the entry
         return None
-
-
-def _entry(source: Source) -> WarmEntry | None:
-    """Return the parsed entry of a source; None if there is none, or it is damaged."""
-    entry = source.entry()
-    if entry is None:
-        return None
-    optimised = source.cache.find_optimised(entry["optimised"])
-    if optimised is None:
-        return None
-    return WarmEntry(
-        entry["name"],
-        {name: _type_from_json(type_) for name, type_ in entry["inputs"]},
-        {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
-        optimised,
-        source.arrays(entry["weights"]),
-        entry["defaults"],
-        tuple(_buffer_from_json(buffer) for buffer in entry["buffers"]),
-        entry["packing"],
-        entry["in large pages"],
-    )
 
 
 @functools.cache
