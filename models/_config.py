@@ -45,8 +45,8 @@ class Schema:
 
     Attributes:
         kinds: The values of `model_type`.
-        types: The type of each field: int for integers above 0, float for numbers of at least 0, bool, str, dict, or
-            list for integers above 0. None is accepted where it is the default.
+        types: The type of each field: int for integers above 0, float for numbers of at least 0, bool, str, dict, list
+            for integers above 0, or tuple for a list of layers. None is accepted where it is the default.
         fields: Defaults by name; `REQUIRED` if there is none.
         fixed: Fields of which only some values are supported, and those values.
         ignored: Fields without influence on the results.
@@ -140,6 +140,7 @@ _DESCRIPTIONS = {
     float: "a number of 0 or above",
     bool: "true or false",
     list: "a list of whole numbers above 0",
+    tuple: "a list of numbers of layers",
     dict: "an object of fields",
     str: "text",
 }
@@ -152,6 +153,8 @@ def _fits(value: Any, kind: type) -> bool:
         return type(value) in (int, float) and 0 <= value < float("inf")
     if kind is list:
         return type(value) is list and 0 < len(value) <= MAX_LAYERS and all(_fits(v, int) for v in value)
+    if kind is tuple:
+        return type(value) is list and len(value) <= MAX_LAYERS and all(type(v) is int and v >= 0 for v in value)
     return type(value) is kind
 
 

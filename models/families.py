@@ -173,6 +173,8 @@ class Config:
         family = FAMILIES.get(kind) if isinstance(kind, str) else None
         if family is None:
             raise unknown_type("config", kind, FAMILIES)
+        if content.get("sliding_window") == 0:  # as some files write that there is none
+            content["sliding_window"] = None
         fields = _config.read({**family.defaults, **content}, family.schema, ignore)
         return Config(**_values(fields, content, family, ignore))
 
@@ -209,6 +211,7 @@ _TYPES = {
     ),
     **dict.fromkeys(("hidden_act", "activation_function"), str),
     **dict.fromkeys(("rope_scaling", "rope_parameters"), dict),
+    "mlp_only_layers": tuple,
 }
 """The types of the fields of all families."""
 
@@ -278,14 +281,14 @@ def _gemma(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moe(fields: Mapping[str, Any]) -> dict[str, Any]:
-    step, layers = fields.get("decoder_sparse_step") or 1, fields["num_hidden_layers"]
+    step, dense = fields.get("decoder_sparse_step") or 1, fields.get("mlp_only_layers") or []
     return {
         "experts": fields["num_experts"],
         "top_k": fields["num_experts_per_tok"],
         "expert_inner": fields.get("moe_intermediate_size") or fields["intermediate_size"],
         "shared_inner": fields.get("shared_expert_intermediate_size"),
         "normalised": fields.get("norm_topk_prob", True) is True,
-        "dense_layers": frozenset(number for number in range(layers) if (number + 1) % step),
+        "dense_layers": frozenset(n for n in range(fields["num_hidden_layers"]) if (n + 1) % step or n in dense),
     }
 
 
@@ -328,9 +331,11 @@ _MOE_NAMES = {
     **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-_MOE_FIELDS = "num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step "
-_MOE_FIXED = {"hidden_act": ("silu",), "use_sliding_window": (False,), "mlp_only_layers": ([],)}
-_MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise sliding_window max_window_layers"
+_MOE_FIELDS = (
+    "num_experts num_local_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step "
+    "mlp_only_layers sliding_window use_sliding_window "
+)
+_MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise max_window_layers"
 _WINDOW = " sliding_window use_sliding_window max_window_layers"
 
 GPT2 = {
@@ -439,16 +444,17 @@ FAMILIES = {
     ),
     "qwen2_moe": _family(
         "qwen2_moe", {"biases": "qkv", "layout": _layout("qwen2moe", **_MOE_NAMES)}, _moe,
-        also=_MOE_FIELDS + "num_local_experts shared_expert_intermediate_size",
-        fixed=_MOE_FIXED | {"qkv_bias": (True,)}, ignored=_MOE_IGNORED,
+        also=_MOE_FIELDS + "shared_expert_intermediate_size max_window_layers sliding_window_pattern",
+        fixed={"hidden_act": ("silu",), "qkv_bias": (True,)}, ignored=_MOE_IGNORED,
         max_position_embeddings=32_768, num_experts_per_tok=4, moe_intermediate_size=1408,
-        num_local_experts=60, shared_expert_intermediate_size=5632, norm_topk_prob=False,
+        num_local_experts=60, shared_expert_intermediate_size=5632, norm_topk_prob=False, max_window_layers=28,
+        use_sliding_window=False, sliding_window=4096, sliding_window_pattern=2,
     ),
     "qwen3_moe": _family(
         "qwen3_moe", {"head_norms": True, "layout": _layout("qwen3moe", **_NORMS, **_MOE_NAMES)}, _moe,
-        also=_MOE_FIELDS + "num_local_experts", fixed=_MOE_FIXED, ignored=_MOE_IGNORED, num_key_value_heads=4,
-        num_local_experts=128, max_position_embeddings=32_768, num_experts_per_tok=8, moe_intermediate_size=768,
-        norm_topk_prob=False,
+        also=_MOE_FIELDS, ignored=_MOE_IGNORED, num_key_value_heads=4, num_local_experts=128,
+        max_position_embeddings=32_768, num_experts_per_tok=8, moe_intermediate_size=768, norm_topk_prob=False,
+        use_sliding_window=False, sliding_window=4096,
     ),
 }  # fmt: skip
 """The families by `model_type`."""
@@ -518,7 +524,8 @@ def _windows(fields: Mapping[str, Any], kinds: Any, layers: int, ignore: Collect
         require(len(kinds) == layers, f"layer_types has {len(kinds)} names, but there are {layers} layers")
         is_local = [kind == "sliding_attention" for kind in kinds]
     elif pattern := fields.get("sliding_window_pattern"):
-        is_local = [(number + 1) % pattern != 0 for number in range(layers)]
+        end = fields.get("max_window_layers") or layers
+        is_local = [(number + 1) % pattern != 0 and number < end for number in range(layers)]
     else:
         is_local = [number >= (fields.get("max_window_layers") or 0) for number in range(layers)]
     if not window or fields.get("use_sliding_window", True) is False or not any(is_local):

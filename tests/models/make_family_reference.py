@@ -44,6 +44,7 @@ LONGROPE = {
     "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 1.6, 2.5, 4.0],
 }  # fmt: skip
 MOE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 3}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", SIZES | {"attention_bias": True, "mlp_bias": True}),
@@ -72,7 +73,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neox, sequential": ("gpt_neox", NEOX | {"use_parallel_residual": False, "attention_bias": False}),
     "mixtral": ("mixtral", SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "qwen2_moe": ("qwen2_moe", NO_HEAD_DIM | MOE | {"shared_expert_intermediate_size": 40, "decoder_sparse_step": 2}),
+    "qwen2_moe, windows": (
+        "qwen2_moe", NO_HEAD_DIM | MOE | WINDOWS | {"shared_expert_intermediate_size": 40, "mlp_only_layers": [1]},
+    ),
     "qwen3_moe": ("qwen3_moe", SIZES | MOE | {"norm_topk_prob": True}),
+    "qwen3_moe, windows": ("qwen3_moe", SIZES | MOE | WINDOWS | {"mlp_only_layers": [0], "sliding_window": 10}),
 }  # fmt: skip
 
 

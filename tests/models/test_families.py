@@ -15,6 +15,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import Model, models
+from graphcore.errors import ModelError
 from graphcore.models import decoder
 from graphcore.models.families import Config
 from tests.support.decoders import some
@@ -170,6 +171,21 @@ def test_published_configurations_are_read(kind: str) -> None:
     fields, want = PUBLISHED[kind]
     config = Config.read(fields | {"model_type": kind})
     assert {name: getattr(config, name) for name in want} == want
+
+
+def test_layers_of_mixtures_with_windows_and_without_experts() -> None:
+    fields = {"use_sliding_window": True, "sliding_window": 64, "num_hidden_layers": 6, "mlp_only_layers": [0, 3]}
+    configs = {
+        kind: Config.read(PUBLISHED[kind][0] | fields | {"model_type": kind, "max_window_layers": 3} | more)
+        for kind, more in (("qwen2_moe", {"decoder_sparse_step": 2}), ("qwen3_moe", {}))
+    }
+    assert configs["qwen2_moe"].windows == (64, 0, 64, 0, 0, 0)  # every other one of the first three
+    assert configs["qwen3_moe"].windows == (64,) * 6
+    assert configs["qwen2_moe"].dense_layers == {0, 2, 3, 4}
+    assert configs["qwen3_moe"].dense_layers == {0, 3}
+    for wrong in (3, [-1], ["0"]):
+        with pytest.raises(ModelError, match=r"mlp_only_layers is .*, not a list of numbers of layers"):
+            Config.read(PUBLISHED["qwen2_moe"][0] | {"model_type": "qwen2_moe", "mlp_only_layers": wrong})
 
 
 def test_angles_scale_attention_as_longrope_says() -> None:
