@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import string
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,43 @@ def test_tokenizer_without_bytes_is_refused() -> None:
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "</s>": 1}, unk_token="a"))
     with pytest.raises(ModelError, match="does not support the tokenizer"):
         Grammars(words, [1])
+
+
+@pytest.mark.parametrize("has_bytes", [False, True])
+def test_grammars_of_unigram_tokenizers(has_bytes: bool) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = [
+        "<unk>",
+        "</s>",
+        "\u2581",
+        '\u2581"',
+        "\u2581red",
+        "red",
+        "green",
+        "ree",
+        '"',
+        '",',
+        *string.printable[:95],
+    ]
+    words += [f"<0x{value:02X}>" for value in range(256)] if has_bytes else ["<0x41>"]
+    pieces = [(word, -float(len(word))) for word in dict.fromkeys(words)]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=0, byte_fallback=has_bytes))
+    parts = [tokenizers.decoders.ByteFallback()] if has_bytes else []
+    tokenizer.decoder = tokenizers.decoders.Sequence([*parts, tokenizers.decoders.Metaspace(prepend_scheme="never")])
+    tokenizer.add_special_tokens(["<unk>", "</s>"])
+    grammars = Grammars(tokenizer, [1], 400)
+    start = grammars.regex("(a|ä| red)+").start()
+    logits = np.zeros(400, np.float32)
+    start.apply(logits)
+    firsts = {"\u2581", "a", " ", "\u2581red"} | ({"<0x61>", "<0xC3>", "<0x20>"} if has_bytes else set())
+    assert {tokenizer.id_to_token(number) for number in np.flatnonzero(logits == 0).tolist()} == firsts
+    for seed in range(3):
+        options: dict[str, Any] = {"temperature": 2.0, "seed": seed, "constraints": [grammars.json_schema(PERSON)]}
+        config = llama.Config(vocabulary=400, width=32, inner=24, layers=1, heads=4, kv_heads=2, size=16, positions=512)
+        graph = llama.build(config, some(llama.shapes(config)), cache=400)
+        tokens = models.generate(gc.InferenceSession(intra_op_num_threads=1).load(graph), [5], 390, **options).tolist()
+        assert tokens[-1] == 1
+        assert {*json.loads(tokenizer.decode(tokens))} == {*PERSON["properties"]}
 
 
 # Penalties
