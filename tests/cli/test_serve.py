@@ -134,7 +134,13 @@ def test_errors_are_text_with_a_fix(call: Call, pair: str, tmp_path: Path) -> No
         ([pair, "--port", "0", "--max-connections", "0"], "serve: max_connections must be an integer of at least 1"),
         ([pair, "--port", "0", "--client-timeout", "nan"], "serve: client_seconds must be a number above 0, got nan"),
         ([str(tmp_path), "--port", "0"], f"serve: the folder {tmp_path} has no config.json"),
-        ([str(tmp_path / "none.onnx"), "--port", "0"], "is not a file"),
+        ([str(tmp_path / "none.onnx"), "--port", "0"], "none.onnx is not a file or folder: the path does not exist"),
+        ([pair, "nothere", "--port", "0"], "or of a folder of Hugging Face; its name is that of the model"),
+        ([pair, "--draft", "nothere", "--port", "0"], "serve: nothere is not a file or folder"),
+        (
+            [pair, "--adapter", f"style={tmp_path}", "--port", "0"],
+            "serve: --adapter and --draft are for one folder, but",
+        ),
     ):
         status, out, err = call("serve", *arguments)
         assert (status, out) == (1, "")

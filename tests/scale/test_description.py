@@ -131,3 +131,23 @@ def test_page_shows_names_as_text_and_runs_no_scripts(endpoint: Endpoint) -> Non
     assert HOSTILE in elements.text
     assert str(TensorType("int4", ["n", 3, "n"])) in elements.text
     assert "'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_request_of_another_method_is_refused_before_an_answer_is_made() -> None:
+    calls: list[int] = []
+
+    def metrics() -> str:
+        calls.append(1)
+        return ""
+
+    endpoint = Endpoint([Served("x", {}, {}, None, metrics)])
+    for method, path in (
+        ("POST", "/metrics"),
+        ("PUT", "/"),
+        ("POST", "/v2/health/ready"),
+        ("GET", "/v2/repository/index"),
+    ):
+        assert endpoint.respond(method, path, {}).result().status == 405
+    assert not calls
+    assert endpoint.respond("HEAD", "/metrics", {}).result().status == 200
+    assert calls

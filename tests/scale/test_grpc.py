@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from graphcore.scale.protocol.tensors import NAMES
 from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
 from tests.scale.support import graphs, models, submitted
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytest.importorskip("rapidjson", reason="python-rapidjson is not installed, which Triton's client needs")
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed: the extra grpc")
@@ -172,6 +174,48 @@ def test_call_that_its_client_ends_is_not_run(monkeypatch: pytest.MonkeyPatch) -
         assert [[0, 0, 0]] in results
         assert ["CANCELLED" in repr(each.status()) for each in results if not isinstance(each, list)] == [True]
     assert model.rows == [1]
+
+
+def test_slow_sender_is_cut_and_a_call_without_a_request_is_refused() -> None:
+    with (
+        HttpServer(models()["floats"], grpc_port=0, client_seconds=0.5) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
+    ):
+        call = channel.stream_unary("/inference.GRPCInferenceService/ModelInfer")
+        ended = threading.Event()
+        for requests, status, text in (
+            (iter(ended.wait, True), "DEADLINE_EXCEEDED", "the request was not received within 0.5 seconds"),
+            (iter(()), "INVALID_ARGUMENT", "the call has no request"),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(requests, timeout=PATIENCE)
+            assert (caught.value.code().name, caught.value.details()) == (status, text)
+        ended.set()
+
+
+def test_bytes_that_come_slowly_are_cut() -> None:
+    def frame(kind: int, flags: int, stream: int, payload: bytes, size: int | None = None) -> bytes:
+        length = len(payload) if size is None else size
+        return length.to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+    def header(name: bytes, value: bytes) -> bytes:
+        return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+    head = {
+        b":method": b"POST", b":scheme": b"http", b":path": b"/inference.GRPCInferenceService/ServerLive",
+        b":authority": b"a", b"content-type": b"application/grpc", b"te": b"trailers",
+    }  # fmt: skip
+    with (
+        HttpServer(models()["floats"], grpc_port=0, client_seconds=0.5) as server,
+        socket.create_connection(("127.0.0.1", server.grpc_port or 0), timeout=PATIENCE) as client,
+    ):
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b""))
+        client.sendall(frame(1, 4, 1, b"".join(header(*each) for each in head.items())))
+        client.sendall(frame(0, 0, 1, b"\0\0\0\0\x09begun"))  # 5 of 9 bytes of the message
+        data = b""
+        while b"grpc-status" not in data and (piece := client.recv(4096)):
+            data += piece
+        assert b"not received within" in data
 
 
 def test_port_in_use_and_missing_package_are_errors(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:

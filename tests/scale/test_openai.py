@@ -21,6 +21,7 @@ from graphcore.models import TextDecoder
 from graphcore.scale.serving.http_server import HttpServer
 from graphcore.scale.serving.openai import OpenAI, _calls
 from tests.cli.test_serve import _served
+from tests.models.test_decoder_adapters import peft
 from tests.support.graphs import Array
 from tests.support.text_folders import END, FIELDS, folder, tokenizer
 from tests.support.waiting import PATIENCE, until
@@ -150,6 +151,28 @@ def test_graphcore_serve_chats_with_a_folder(tmp_path: Path, decoder: TextDecode
             text = "".join(chunk.choices[0].delta.content or "" for chunk in pieces)
             assert "do not fit in a context of 1500" in refused(client, model="small", max_tokens=1500)[1]
     assert text == decoder.chat(HELLO, max_tokens=12).text
+
+
+def test_graphcore_serve_has_adapters_and_a_draft(tmp_path: Path) -> None:
+    for name in ("small", "draft"):
+        (tmp_path / name).mkdir()
+    model, draft = (
+        folder(tmp_path / "small", FIELDS, TEMPLATE),
+        folder(tmp_path / "draft", FIELDS | {"rope_theta": 9.0}),
+    )
+    style = peft(tmp_path / "style", 3)
+    with (
+        _served(str(model), "--adapter", f"style={style}", "--draft", str(draft)) as (_, _, address),
+        openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", timeout=PATIENCE) as client,
+    ):
+        assert [each.id for each in client.models.list()] == ["style", "small"]
+        texts = [chat(client, model=name).choices[0].message.content for name in ("style", "small")]
+    with models.load(model, adapters={"style": style}) as decoder:
+        assert texts == [decoder.chat(HELLO, max_tokens=12, adapter=name).text for name in ("style", None)]
+    assert texts[0] != texts[1]
+    options = parser().parse_args(["serve", str(model), "--draft", str(draft)])
+    with serve._load(options, InferenceSession("cpu"), str(model)) as decoder:
+        assert decoder._options["draft"].name == "llama"
 
 
 def test_options_of_graphcore_serve_hold_for_folders(tmp_path: Path) -> None:
@@ -456,7 +479,9 @@ def test_request_ends_at_its_deadline(decoder: TextDecoder) -> None:
     body = json.dumps({"model": "tiny", "messages": HELLO, "max_tokens": 900}).encode()
     response = api.respond("POST", "/v1/chat/completions", body).result(PATIENCE)
     assert response.status == 504
-    assert json.loads(response.body)["error"]["type"] == "server_error"
+    error = json.loads(response.body)["error"]
+    assert error["type"] == "server_error"
+    assert error["message"].endswith("; ask for less in a request, such as fewer tokens, or try again later")
     response = api.respond("POST", "/v1/chat/completions", body[:-1] + b', "stream": true}').result(PATIENCE)
     assert response.stream is not None
     assert b'"error"' in list(response.stream)[-1]

@@ -447,6 +447,7 @@ protocol.
 examples:
   graphcore serve model.onnx
   graphcore serve small.onnx large.onnx --host 0.0.0.0 --port 8080 --workers 4 --grpc-port 8081
+  graphcore serve Qwen3-8B --draft Qwen3-0.6B --adapter style=folder
 """
 
 
@@ -472,4 +473,7 @@ def add_serve(commands: Commands) -> None:
         ("--max-connections", int, 1000, "N", "maximum number of connections (1000)"),
     ):
         parser.add_argument(flags, type=kind, default=default, metavar=metavar, help=text)
+    words = "a LoRA adapter of a folder, in a folder that PEFT saved; a request names it as its model"
+    add_repeatable(parser, "--adapter", words, type=named, metavar="NAME=FOLDER")
+    parser.add_argument("--draft", metavar="FOLDER", help="a smaller model that proposes tokens to that of a folder")
     add_json(parser)

@@ -35,6 +35,19 @@ def serve(args: argparse.Namespace) -> int:
         raise GraphError(
             f"serve: two models have the same name: {', '.join(names)}", help="give files with different names"
         )
+    for source in filter(None, [*args.sources, args.draft]):
+        if not os.path.exists(source):
+            raise ModelError(
+                f"serve: {source} is not a file or folder: the path does not exist",
+                help="give the path of an .onnx file, or of a folder of Hugging Face; its name is that of the model",
+            )
+        if os.path.isdir(source) and not os.path.isfile(os.path.join(source, "config.json")):
+            raise ModelError(f"serve: the folder {source} has no config.json", help="give .onnx files or model folders")
+    if (args.adapter or args.draft) and sum(map(os.path.isdir, args.sources)) != 1:
+        raise GraphError(
+            f"serve: --adapter and --draft are for one folder, but the models are {', '.join(args.sources)}",
+            help="serve each folder with adapters or a draft by a command of its own",
+        )
     if args.workers < 1 or (args.workers > 1 and args.grpc_port == 0):
         raise GraphError(
             f"serve: --workers {args.workers} must be at least 1, and 1 with --grpc-port 0", help="choose other numbers"
@@ -92,10 +105,9 @@ def _load(args: argparse.Namespace, session: InferenceSession, source: str) -> A
     """Return the model of a file, or of a folder of Hugging Face."""
     if not os.path.isdir(source):
         return session.load(source)
-    if not os.path.isfile(os.path.join(source, "config.json")):
-        raise ModelError(f"serve: the folder {source} has no config.json", help="give .onnx files or model folders")
     options = {"cache": args.context, "dtype": args.dtype, "slots": args.slots, "max_waiting": args.max_waiting}
-    return models.load(source, session=session, **options)
+    draft = args.draft and models.load(args.draft, session=session, cache=args.context, dtype=args.dtype)
+    return models.load(source, session=session, draft=draft, adapters=dict(args.adapter), **options)
 
 
 def _supervise(

@@ -31,6 +31,11 @@ _PAGE_HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 }
+_METHODS = {
+    **dict.fromkeys(("", "metrics", "openapi.json", "v2", "v2/health/live", "v2/health/ready"), "GET"),
+    "v2/repository/index": "POST",
+}
+"""The methods of the paths that are not of a model."""
 _EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
 
@@ -110,6 +115,8 @@ class Endpoint:
 
     def _route(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response | Future[Response]:
         parts = [unquote(part) for part in path.split("/")] if path else []
+        if "/".join(parts) in _METHODS:
+            _require(method, _METHODS["/".join(parts)])
         match parts:
             case ["v1", *_] if self._text is not None:
                 self._require_ready()
@@ -139,7 +146,6 @@ class Endpoint:
                 answer = as_json(rows)
             case _:
                 raise ProtocolError(f"unknown path /{path:.100}", status=404, help="models are at /v2/models/NAME")
-        _require(method, "POST" if parts[-1:] == ["index"] else "GET")
         return answer
 
     def _route_model(

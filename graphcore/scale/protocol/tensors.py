@@ -190,12 +190,14 @@ class ProtocolError(GraphcoreError, ValueError):
         self.status = status
 
 
-_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
-    (FeedError, 400),
-    (BusyError, 503),
-    (RunTimeoutError, 504),
-    (RunCancelledError, 503),
+_LATER = "try again later"
+_STATUSES: tuple[tuple[type[BaseException], int, str], ...] = (
+    (FeedError, 400, ""),
+    (BusyError, 503, _LATER),
+    (RunTimeoutError, 504, f"ask for less in a request, such as fewer tokens, or {_LATER}"),
+    (RunCancelledError, 503, _LATER),
 )
+"""The status of each error, and what a client can do, in place of the advice to users of the library."""
 
 
 def problem(error: BaseException) -> tuple[int, bytes]:
@@ -203,13 +205,13 @@ def problem(error: BaseException) -> tuple[int, bytes]:
 
     The text of an error from outside the library is not included: it may contain paths and addresses.
     """
-    if isinstance(error, ProtocolError):
-        status = error.status
-    else:
-        status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
     if not isinstance(error, GraphcoreError):
         return 500, json.dumps({"error": f"the server failed: {type(error).__name__}"}).encode()
-    text = error.summary + (f"; {error.help}" if error.help else "")
+    if isinstance(error, ProtocolError):
+        status, fix = error.status, ""
+    else:
+        status, fix = next((row[1:] for row in _STATUSES if isinstance(error, row[0])), (500, ""))
+    text = "; ".join(filter(None, (error.summary, fix or error.help)))
     return status, json.dumps({"error": text}).encode()
 
 

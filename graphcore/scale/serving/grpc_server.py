@@ -126,12 +126,22 @@ def _body(request: Any) -> tuple[dict[str, str], bytes]:
     return {"inference-header-content-length": str(len(text))}, b"".join([text, *raw])
 
 
-def _handler(endpoint: Endpoint, classes: Mapping[str, Any], name: str) -> Any:
-    """Return the handler of a call. If the client disconnects or its deadline is over, the request is cancelled."""
+def _handler(endpoint: Endpoint, classes: Mapping[str, Any], name: str, client_seconds: float) -> Any:
+    """Return the handler of a call. If the client disconnects or its deadline is over, the request is cancelled.
+
+    client_seconds: the maximum number of seconds to receive the request.
+    """
     method, path = _CALLS[name]
     is_inference, result_class = name == "ModelInfer", classes[f"{name}Response"]
 
-    async def handle(request: Any, context: Any) -> Any:
+    async def handle(requests: Any, context: Any) -> Any:
+        try:
+            request = await asyncio.wait_for(anext(requests), client_seconds)
+        except StopAsyncIteration:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")
+        except TimeoutError:
+            text = f"the request was not received within {client_seconds:g} seconds"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
         where = path
         if name.startswith("Model"):
             model, version = (
@@ -165,16 +175,19 @@ def _handler(endpoint: Endpoint, classes: Mapping[str, Any], name: str) -> Any:
         "request_deserializer": classes[f"{name}Request"].FromString,
         "response_serializer": result_class.SerializeToString,
     }
-    return grpc.unary_unary_rpc_method_handler(handle, **types)
+    # The bytes are those of a call with a single request, but the handler begins before the request is received.
+    return grpc.stream_unary_rpc_method_handler(handle, **types)
 
 
 class GrpcListener:
     """Serves an endpoint by gRPC in a thread until it is closed. Raises `RunError` if the address is in use.
 
-    is_shared: whether other processes listen on the same port.
+    client_seconds: the maximum number of seconds to receive a request. is_shared: other processes listen on the port.
     """
 
-    def __init__(self, endpoint: Endpoint, host: str, port: int, max_connections: int, is_shared: bool) -> None:
+    def __init__(
+        self, endpoint: Endpoint, host: str, port: int, max_connections: int, client_seconds: float, is_shared: bool
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="graphcore grpc", daemon=True)
         self._thread.start()
@@ -183,7 +196,7 @@ class GrpcListener:
             ("grpc.max_metadata_size", _MAX_HEAD_BYTES), ("grpc.so_reuseport", int(is_shared)),
         ]  # fmt: skip
         classes = message_classes()
-        handlers = {name: _handler(endpoint, classes, name) for name in _CALLS}
+        handlers = {name: _handler(endpoint, classes, name, client_seconds) for name in _CALLS}
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
         async def start() -> int:

@@ -61,7 +61,7 @@ class HttpServer:
             max_connections: The maximum number of connections. The one that is idle for longest is closed for a new
                 one; if all have requests, the new one gets status 503.
             client_seconds: A client that takes between this and twice as many seconds to send a request or to read its
-                response is disconnected.
+                response is disconnected. Over gRPC a request must arrive in this time.
             grpc_port: The port of the same protocol over gRPC, which needs the extra `grpc`; 0 for any free one. The
                 attribute `grpc_port` has its number.
             listening: A bound socket to listen on, in place of `host` and `port`. The server closes it, and shares the
@@ -102,7 +102,7 @@ class HttpServer:
             self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes, text=self._serving.text)
             if grpc_port is not None:
                 self._grpc = import_module("graphcore.scale.serving.grpc_server").GrpcListener(
-                    self._endpoint, self.host, grpc_port, max_connections, listening is not None
+                    self._endpoint, self.host, grpc_port, max_connections, client_seconds, listening is not None
                 )
                 grpc_port = self._grpc.port
             undone.pop_all()
