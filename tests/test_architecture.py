@@ -35,8 +35,7 @@ TABLES = {
         runtime/lowering/decompositions/shape_arithmetic.py _NUMPY
         runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
         runtime/lowering/dtypes/complex_numbers/exponentials.py RULES
-        runtime/lowering/dtypes/complex_numbers/layers.py RULES PRODUCT_RULES
-        runtime/lowering/dtypes/complex_numbers/layers.py RULES MOVEMENT_RULES
+        runtime/lowering/dtypes/complex_numbers/layers.py _RULES
         runtime/lowering/dtypes/complex_numbers/trigonometry.py RULES
         runtime/lowering/dtypes/integers/intervals.py RULES
         runtime/lowering/dtypes/integers/wide/arithmetic.py RULES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
@@ -264,30 +265,26 @@ def _softplus(b: Builder, x: Symbol) -> Symbol:
     return b.native("Add", b.native("Max", x, _c(b, 0.0)), _log1p(b, tail))
 
 
-def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Symbol], Symbol]:
-    """Return a function that keeps a zero argument with its sign."""
-
-    def function_with_sign(b: Builder, x: Symbol) -> Symbol:
-        is_zero = b.native("Equal", x, _c(b, 0.0), dtype=DType.bool)
-        return b.op("Where", is_zero, x, function(b, x), dtype=F64)  # the function itself may turn -0.0 into 0.0
-
-    return function_with_sign
+def _odd(function: Callable[[Builder, Symbol], Symbol], b: Builder, x: Symbol) -> Symbol:
+    """Return a function of x, and x where it is 0, with its sign."""
+    is_zero = b.native("Equal", x, _c(b, 0.0), dtype=DType.bool)
+    return b.op("Where", is_zero, x, function(b, x), dtype=F64)  # the function itself may turn -0.0 into 0.0
 
 
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Sin": _sin,
     "Cos": _cos,
-    "Tan": _odd(_tan),
-    "Sinh": _odd(_sinh),
+    "Tan": partial(_odd, _tan),
+    "Sinh": partial(_odd, _sinh),
     "Cosh": lambda b, x: e.add(*_halves(b, x)),
     "Tanh": _tanh,
-    "Asinh": _odd(_asinh),
+    "Asinh": partial(_odd, _asinh),
     "Acosh": _acosh,
-    "Atan": _odd(_atan),
-    "Asin": _odd(_asin),
+    "Atan": partial(_odd, _atan),
+    "Asin": partial(_odd, _asin),
     "Acos": _acos,
-    "Atanh": _odd(_atanh),
-    "Erf": _odd(_erf),
+    "Atanh": partial(_odd, _atanh),
+    "Erf": partial(_odd, _erf),
     "Sigmoid": _sigmoid,
     "Swish": lambda b, x, **attributes: swish(x, **attributes),
     "Gelu": _gelu,

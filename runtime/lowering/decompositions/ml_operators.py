@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,18 +60,14 @@ def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     return results if results is None or isinstance(results, tuple) else (results,)
 
 
-def _computed_in(dtype: DType) -> Decomposition:
+def _compute_in(dtype: DType, b: Builder, call: OpCall) -> Replacement:
     """Compute the operator on an operand cast to another dtype; cast back results of the operand's dtype."""
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        operand_dtype = call.inputs[0].dtype
-        attributes = {n: a.astype(dtype.numpy) if _is_of(a, operand_dtype) else a for n, a in call.attributes.items()}
-        wide = [b.retyped(t, dtype) if t.dtype is operand_dtype else t for t in call.types]
-        operands = tuple([None if s is None else b.cast(s, dtype) for s in call.inputs])
-        results = b.emit_many(call.op, operands, wide, attributes, DOMAIN)
-        return tuple(b.cast(f, t.dtype) for f, t in zip(results, call.types, strict=True))
-
-    return decomposition
+    operand_dtype = call.inputs[0].dtype
+    attributes = {n: a.astype(dtype.numpy) if _is_of(a, operand_dtype) else a for n, a in call.attributes.items()}
+    wide = [b.retyped(t, dtype) if t.dtype is operand_dtype else t for t in call.types]
+    operands = tuple([None if s is None else b.cast(s, dtype) for s in call.inputs])
+    results = b.emit_many(call.op, operands, wide, attributes, DOMAIN)
+    return tuple(b.cast(f, t.dtype) for f, t in zip(results, call.types, strict=True))
 
 
 def _is_of(value: Any, dtype: DType) -> bool:
@@ -93,7 +90,7 @@ def _binarizer(b: Builder, call: OpCall) -> Replacement:
 def _imputer(b: Builder, call: OpCall) -> Replacement:
     (x,) = call.inputs
     if x.dtype is _I32:
-        return _computed_in(_I64)(b, call)
+        return _compute_in(_I64, b, call)
     old = call.attributes.get("replaced_value_float", 0.0)
     new = np.asarray(call.attributes["imputed_value_floats"], np.float64)
     if np.isnan(old):
@@ -427,11 +424,11 @@ _ROWS: dict[str, tuple[frozenset[DType], Decomposition]] = {
     "FeatureVectorizer": (_ANY, _feature_vectorizer),
     "Imputer": (frozenset({_I32, _F64}), _imputer),
     "LabelEncoder": (frozenset(), _label_encoder),
-    "LinearRegressor": (_WHOLE | {_F64}, _computed_in(_F32)),
-    "OneHotEncoder": (frozenset({_I32}), _computed_in(_I64)),
-    "SVMRegressor": (_WHOLE | {_F64}, _computed_in(_F32)),
+    "LinearRegressor": (_WHOLE | {_F64}, partial(_compute_in, _F32)),
+    "OneHotEncoder": (frozenset({_I32}), partial(_compute_in, _I64)),
+    "SVMRegressor": (_WHOLE | {_F64}, partial(_compute_in, _F32)),
     "TreeEnsemble": (frozenset({_F16, _F32, _F64}), _tree_ensemble),
     "TreeEnsembleClassifier": (_ANY, _tree_classifier),
-    "TreeEnsembleRegressor": (_WHOLE, _computed_in(_F64)),
+    "TreeEnsembleRegressor": (_WHOLE, partial(_compute_in, _F64)),
 }
 """By operator: the dtypes of the operand for which it is replaced, and the replacement."""

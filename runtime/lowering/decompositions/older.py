@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -234,127 +235,113 @@ def trap(op_type: str, dtype: DType) -> str:
 def rows_of_empty(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for an older release, each wrapped around the row of `table` for a newer one."""
     rows_by_key = einsum_rows(table)
-    rows_by_key.update({("TopK", dtype): along_axis(table.get(("TopK", dtype))) for dtype in _SORTED})
-    rows_by_key.update({("Unique", d): table.get(("Unique", d), along_axis(None)) for d in _UNIQUE})
+    rows_by_key.update({("TopK", dtype): partial(along_axis, table.get(("TopK", dtype))) for dtype in _SORTED})
+    rows_by_key.update({("Unique", d): table.get(("Unique", d), partial(along_axis, None)) for d in _UNIQUE})
     for op in ("ReduceMax", "ReduceMin"):
         dtypes = [d for d in EXTREMES if (op, d) != ("ReduceMax", DType.uint8)]  # 0 is correct there
-        rows_by_key.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in dtypes})
+        rows_by_key.update({(op, dtype): partial(extreme, table.get((op, dtype))) for dtype in dtypes})
     return rows_by_key
 
 
 def einsum_rows(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DType], Decomposition]:
     """Return the rows of Einsum, whose kernel also crashes OpenVINO."""
-    return {("Einsum", dtype): einsum(table.get(("Einsum", dtype))) for dtype in _MULTIPLIED}
+    return {("Einsum", dtype): partial(einsum, table.get(("Einsum", dtype))) for dtype in _MULTIPLIED}
 
 
-def einsum(then: Decomposition | None) -> Decomposition:
+def einsum(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement:
     """Compute Einsum of operands that may be empty. then: the decomposition of others."""
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        replacement = then(b, call) if then else None
-        if not all(x.shape.is_ranked for x in call.inputs) or not any(
-            _possibly_empty(x, range(x.rank)) for x in call.inputs
-        ):
-            return replacement
-        equation = spelled(parse(call.attributes["equation"], len(call.inputs), {}), [x.rank for x in call.inputs])
-        if any("..." in labels for labels in equation.inputs):  # more axes than letters
-            return replacement
-        sizes: dict[str, list[Symbol]] = {}
-        operands = []
-        for x, labels in zip(call.inputs, equation.inputs, strict=True):
-            axes = _possibly_empty(x, range(x.rank))
-            lengths = {axis: size_of(b, x, axis) for axis in axes}
-            for axis, size in lengths.items():
-                sizes.setdefault(labels[axis], []).append(size)
-            operands.append(padded(b, x, missing_of(b, lengths)))
-        shape = _shape(
-            [Dim.maximum(d, 1) if a in sizes else d for a, d in zip(equation.output, call.shape, strict=True)]
-        )
-        inner = {**call.attributes, "equation": str(equation)}
-        type_ = TensorType(call.types[0].dtype, list(shape))
-        summed_up = then(b, call._replace(inputs=operands, types=[type_], attributes=inner)) if then else None
-        result = summed_up if isinstance(summed_up, Symbol) else b.native(call.op, *operands, shape=shape, **inner)
-        factors = {label: _one_unless_empty(b, label_sizes) for label, label_sizes in sizes.items()}
-        ends = {
-            axis: b.op("Mul", factors[label], b.vector([_MAX_LENGTH]))
-            for axis, label in enumerate(equation.output)
-            if label in factors
-        }
-        result = cut(b, result, ends, call.types[0])
-        summed = [size for label, size in factors.items() if label not in equation.output]
-        if not summed:
-            return result
-        is_empty_sum = b.op("Equal", _one_unless_empty(b, summed), b.vector([0]), dtype=_BOOL)
-        if result.rank == 0:
-            is_empty_sum = b.op("Squeeze", is_empty_sum, b.vector([0]), shape=_shape([]))
-        return b.op("Where", is_empty_sum, b.scalar(0, result.dtype), result, dtype=result.dtype, shape=call.shape)
-
-    return decomposition
+    replacement = then(b, call) if then else None
+    if not all(x.shape.is_ranked for x in call.inputs) or not any(
+        _possibly_empty(x, range(x.rank)) for x in call.inputs
+    ):
+        return replacement
+    equation = spelled(parse(call.attributes["equation"], len(call.inputs), {}), [x.rank for x in call.inputs])
+    if any("..." in labels for labels in equation.inputs):  # more axes than letters
+        return replacement
+    sizes: dict[str, list[Symbol]] = {}
+    operands = []
+    for x, labels in zip(call.inputs, equation.inputs, strict=True):
+        axes = _possibly_empty(x, range(x.rank))
+        lengths = {axis: size_of(b, x, axis) for axis in axes}
+        for axis, size in lengths.items():
+            sizes.setdefault(labels[axis], []).append(size)
+        operands.append(padded(b, x, missing_of(b, lengths)))
+    shape = _shape([Dim.maximum(d, 1) if a in sizes else d for a, d in zip(equation.output, call.shape, strict=True)])
+    inner = {**call.attributes, "equation": str(equation)}
+    type_ = TensorType(call.types[0].dtype, list(shape))
+    summed_up = then(b, call._replace(inputs=operands, types=[type_], attributes=inner)) if then else None
+    result = summed_up if isinstance(summed_up, Symbol) else b.native(call.op, *operands, shape=shape, **inner)
+    factors = {label: _one_unless_empty(b, label_sizes) for label, label_sizes in sizes.items()}
+    ends = {
+        axis: b.op("Mul", factors[label], b.vector([_MAX_LENGTH]))
+        for axis, label in enumerate(equation.output)
+        if label in factors
+    }
+    result = cut(b, result, ends, call.types[0])
+    summed = [size for label, size in factors.items() if label not in equation.output]
+    if not summed:
+        return result
+    is_empty_sum = b.op("Equal", _one_unless_empty(b, summed), b.vector([0]), dtype=_BOOL)
+    if result.rank == 0:
+        is_empty_sum = b.op("Squeeze", is_empty_sum, b.vector([0]), shape=_shape([]))
+    return b.op("Where", is_empty_sum, b.scalar(0, result.dtype), result, dtype=result.dtype, shape=call.shape)
 
 
-def along_axis(then: Decomposition | None) -> Decomposition:
+def along_axis(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement:
     """Compute TopK, or Unique along an axis, if another axis may be empty. then: the decomposition of others.
 
     Results other than those of TopK do not have the other axes, except the first one. Rows without elements are all
     equal.
     """
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        x, *others = call.inputs
-        axis = call.attributes.get("axis", -1 if call.op == "TopK" else None)
-        is_along = axis is not None and x.shape.is_ranked
-        axes = _possibly_empty(x, [a for a in range(x.rank) if a != axis % x.rank]) if is_along else []
-        if not axes:
-            return then(b, call) if then else None
-        sizes = {axis: size_of(b, x, axis) for axis in axes}
-        count = len(call.types) if call.op == "TopK" else 1
-        types = [*(with_elements(t, axes) for t in call.types[:count]), *call.types[count:]]
-        # Do not look the row up again: nothing is known of the length of an axis without a name once it is padded.
-        operands = (padded(b, x, missing_of(b, sizes)), *others)
-        replaced = then(b, call._replace(inputs=operands, types=types)) if then else None
-        results = b.emit_many(call.op, operands, types, call.attributes) if replaced is None else replaced
-        cut_results = [cut(b, part, sizes, t) for part, t in zip(results[:count], call.types, strict=False)]
-        return (*cut_results, *results[count:])
-
-    return decomposition
+    x, *others = call.inputs
+    axis = call.attributes.get("axis", -1 if call.op == "TopK" else None)
+    is_along = axis is not None and x.shape.is_ranked
+    axes = _possibly_empty(x, [a for a in range(x.rank) if a != axis % x.rank]) if is_along else []
+    if not axes:
+        return then(b, call) if then else None
+    sizes = {axis: size_of(b, x, axis) for axis in axes}
+    count = len(call.types) if call.op == "TopK" else 1
+    types = [*(with_elements(t, axes) for t in call.types[:count]), *call.types[count:]]
+    # Do not look the row up again: nothing is known of the length of an axis without a name once it is padded.
+    operands = (padded(b, x, missing_of(b, sizes)), *others)
+    replaced = then(b, call._replace(inputs=operands, types=types)) if then else None
+    results = b.emit_many(call.op, operands, types, call.attributes) if replaced is None else replaced
+    cut_results = [cut(b, part, sizes, t) for part, t in zip(results[:count], call.types, strict=False)]
+    return (*cut_results, *results[count:])
 
 
-def extreme(then: Decomposition | None) -> Decomposition:
+def extreme(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin of integers over axes that may be empty. then: the decomposition of others."""
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        x = call.inputs[0]
-        replacement = then(b, call) if then else None
-        if is_empty(x.type, call.types[0]) or not x.shape.is_ranked or not b.rules.allows(call.op, x.dtype):
-            return replacement
-        axes_operand = call.inputs[1] if len(call.inputs) > 1 else None
-        constant_axes = b.array_of(axes_operand)
-        along = (
-            range(x.rank)
-            if constant_axes is None or not constant_axes.size
-            else {int(a) % x.rank for a in constant_axes.ravel()}
-        )
-        axes = _possibly_empty(x, along)
-        keeps_all = call.attributes.get("noop_with_empty_axes") and (
-            axes_operand is None or (constant_axes is not None and not constant_axes.size)
-        )
-        if not axes or keeps_all or (axes_operand is not None and constant_axes is None):
-            return replacement
-        if x.dtype is _BOOL:  # newer kernels refuse empty axes of bools, but not of bytes
-            return compute_in(b, DType.uint8, call)
-        result = (
-            replacement
-            if isinstance(replacement, Symbol)
-            else b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
-        )
-        has_no_elements = b.op(
-            "Equal", _one_unless_empty(b, [size_of(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
-        )
-        has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]), shape=_shape([]))
-        value = b.scalar(x.dtype.min if call.op == "ReduceMax" else x.dtype.max, x.dtype)
-        return b.op("Where", has_no_elements, value, result, dtype=x.dtype, shape=call.shape)
-
-    return decomposition
+    x = call.inputs[0]
+    replacement = then(b, call) if then else None
+    if is_empty(x.type, call.types[0]) or not x.shape.is_ranked or not b.rules.allows(call.op, x.dtype):
+        return replacement
+    axes_operand = call.inputs[1] if len(call.inputs) > 1 else None
+    constant_axes = b.array_of(axes_operand)
+    along = (
+        range(x.rank)
+        if constant_axes is None or not constant_axes.size
+        else {int(a) % x.rank for a in constant_axes.ravel()}
+    )
+    axes = _possibly_empty(x, along)
+    keeps_all = call.attributes.get("noop_with_empty_axes") and (
+        axes_operand is None or (constant_axes is not None and not constant_axes.size)
+    )
+    if not axes or keeps_all or (axes_operand is not None and constant_axes is None):
+        return replacement
+    if x.dtype is _BOOL:  # newer kernels refuse empty axes of bools, but not of bytes
+        return compute_in(b, DType.uint8, call)
+    result = (
+        replacement
+        if isinstance(replacement, Symbol)
+        else b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
+    )
+    has_no_elements = b.op(
+        "Equal", _one_unless_empty(b, [size_of(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
+    )
+    has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]), shape=_shape([]))
+    value = b.scalar(x.dtype.min if call.op == "ReduceMax" else x.dtype.max, x.dtype)
+    return b.op("Where", has_no_elements, value, result, dtype=x.dtype, shape=call.shape)
 
 
 def _possibly_empty(x: Symbol, axes: Iterable[int]) -> list[int]:

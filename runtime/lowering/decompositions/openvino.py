@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import neural, reductions
@@ -21,7 +23,7 @@ def rows() -> dict[tuple[str, DType], Decomposition | None]:
     table.update({(op, F32): keep_nan for op in ("Exp", "Sigmoid")})
     table.update({(op, F32): extreme for op in ("Max", "Min")})
     table.update({(op, F32): swap_operands for op in _OPPOSITES})
-    table.update({(op, F32): reductions.over_empty_axes(extreme_along) for op in ("ReduceMax", "ReduceMin")})
+    table.update({(op, F32): partial(reductions.over_empty_axes, extreme_along) for op in ("ReduceMax", "ReduceMin")})
     return table
 
 

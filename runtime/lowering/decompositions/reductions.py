@@ -155,28 +155,24 @@ def nan_along(b: Builder, x: Symbol, axis: int, shape: Shape, keepdims: int) -> 
     return unknown, b.native_cast(any_unknown, DType.bool)
 
 
-def over_empty_axes(then: Decomposition | None) -> Decomposition:
+def over_empty_axes(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin over no elements, which the kernels refuse: the limits of the dtype.
 
     then: the decomposition if there are elements, or if that is known at run time only.
     """
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        x = call.inputs[0]
-        if not is_empty(x.type, call.types[0]):
-            return then(b, call) if then else None
-        dtype = x.dtype
-        if dtype.is_float and (dtype.bits >= 16 or dtype is DType.float8_e5m2):
-            value: Any = float("-inf" if call.op == "ReduceMax" else "inf")
-        else:
-            value = dtype.min if call.op == "ReduceMax" else dtype.max
-        # A sum over an empty axis has the shape of the result.
-        floats = b.cast(x, DType.float32)
-        sums = b.native("ReduceSum", floats, *call.inputs[1:], shape=call.shape, **call.attributes)
-        shape = shape_of(b, sums)
-        return b.op("Expand", b.scalar(bool(value) if dtype is DType.bool else value, dtype), shape, shape=call.shape)
-
-    return decomposition
+    x = call.inputs[0]
+    if not is_empty(x.type, call.types[0]):
+        return then(b, call) if then else None
+    dtype = x.dtype
+    if dtype.is_float and (dtype.bits >= 16 or dtype is DType.float8_e5m2):
+        value: Any = float("-inf" if call.op == "ReduceMax" else "inf")
+    else:
+        value = dtype.min if call.op == "ReduceMax" else dtype.max
+    # A sum over an empty axis has the shape of the result.
+    floats = b.cast(x, DType.float32)
+    sums = b.native("ReduceSum", floats, *call.inputs[1:], shape=call.shape, **call.attributes)
+    shape = shape_of(b, sums)
+    return b.op("Expand", b.scalar(bool(value) if dtype is DType.bool else value, dtype), shape, shape=call.shape)
 
 
 def is_empty(operand: TensorType, result: TensorType) -> bool:

@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -23,14 +24,14 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 
-def _late(name: str) -> Any:
-    """Return a function of a module of this folder; calling it imports the module."""
+def _call(name: str, *operands: Any) -> Any:
+    """Call a function of a module of this folder, and import the module."""
     module, _, function = name.rpartition(".")
+    return getattr(import_module(f"{__package__}.{module}"), function)(*operands)
 
-    def call(*operands: Any) -> Any:
-        return getattr(import_module(f"{__package__}.{module}"), function)(*operands)
 
-    return call
+def _late(name: str) -> Any:
+    return partial(_call, name)
 
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
@@ -153,8 +154,9 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
     table: dict[tuple[str, DType], Decomposition] = {}
     for ops, dtypes, row in rows:
         table.update(dict.fromkeys(itertools.product(ops, dtypes), _late(row) if isinstance(row, str) else row))
-    table.update({(op, DType.float64): _of_float64(function) for op, function in float64_functions.FUNCTIONS.items()})
-    table.update({key: reductions.over_empty_axes(table.get(key)) for key in _EXTREMES})
+    for op, function in float64_functions.FUNCTIONS.items():
+        table[op, _F64] = partial(_of_float64, function)
+    table.update({key: partial(reductions.over_empty_axes, table.get(key)) for key in _EXTREMES})
     return table
 
 
@@ -173,17 +175,13 @@ def _rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     }
 
 
-def _of_float64(function: Callable[..., Symbol]) -> Decomposition:
-    """Return the decomposition of a function that also uses primitives, which do not ask for their kernels."""
-
-    def decomposition(b: Builder, call: OpCall) -> Replacement:
-        if b.rules.may_lack:  # raise the error for a missing kernel; these nodes have no reader and are dropped
-            x = call.inputs[0]
-            b.native("Where", b.native("Equal", x, x, dtype=DType.bool), x, x, dtype=DType.float64)
-            b.native("Div", x, x)
-        return function(b, *call.inputs, **call.attributes)
-
-    return decomposition
+def _of_float64(function: Callable[..., Symbol], b: Builder, call: OpCall) -> Replacement:
+    """Compute a function of float64 that also uses primitives, which do not ask for their kernels."""
+    if b.rules.may_lack:  # raise the error for a missing kernel; these nodes have no reader and are dropped
+        x = call.inputs[0]
+        b.native("Where", b.native("Equal", x, x, dtype=DType.bool), x, x, dtype=DType.float64)
+        b.native("Div", x, x)
+    return function(b, *call.inputs, **call.attributes)
 
 
 DECOMPOSITIONS: dict[tuple[str, DType], Decomposition] = _table()
@@ -236,9 +234,9 @@ def rows_of(rules: Legality) -> TargetRows:
         if not rules.allows(*key) or rules.has_trap(traps.of_kernel(*key))
     }
     if rules.target.name == "cuda":
-        return _with_own(rows, _late("cuda.rows")(rows))
+        return _with_own(rows, _call("cuda.rows", rows))
     if rules.target.name == "openvino":
-        return _with_own(rows, {**_rows_of_older(), **older.einsum_rows(rows), **_late("openvino.rows")()})
+        return _with_own(rows, {**_rows_of_older(), **older.einsum_rows(rows), **_call("openvino.rows")})
     substitutes = {
         key: decomposition
         for key, decomposition in _rows_of_older().items()
@@ -309,7 +307,7 @@ def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Typ
     operand, result: the types of the first ones.
     """
     if domain:
-        is_needed = domain == "ai.onnx.ml" and bool(_late("ml_operators.needs_replacement")(op_type, operand, result))
+        is_needed = domain == "ai.onnx.ml" and bool(_call("ml_operators.needs_replacement", op_type, operand, result))
         return is_needed or domain == "ai.onnx.preview.training"
     return op_type in _OF_OPTIONALS
 
@@ -318,7 +316,6 @@ def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     """Return the results that replace those of such an operator; None if its kernel stays."""
     if not call.domain and call.op not in _OF_OPTIONALS:
         return None
-    results: tuple[Symbol, ...] | None = _late("ml_operators.replace_call" if call.domain else "strings.replace_call")(
-        b, call
-    )
+    module = "ml_operators" if call.domain else "strings"
+    results: tuple[Symbol, ...] | None = _call(f"{module}.replace_call", b, call)
     return results

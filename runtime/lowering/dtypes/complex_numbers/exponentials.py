@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from graphcore.build import primitives as e
@@ -38,15 +39,11 @@ Function: TypeAlias = "Callable[[ComplexPair, bool], ComplexPair]"
 rounding errors of float64 do not matter."""
 
 
-def elementwise(function: Function) -> Callable[[ComplexPolicy, Node], Sequence[Result]]:
-    """Return the rule of a function of complex numbers that is computed in float64."""
-
-    def rule(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-        (x,) = operands(on, node)
-        dtype = x.real.dtype
-        return (rounded(function(wide(x), dtype is DType.float32), dtype),)
-
-    return rule
+def elementwise(function: Function, on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Compute a function of complex numbers in float64."""
+    (x,) = operands(on, node)
+    dtype = x.real.dtype
+    return (rounded(function(wide(x), dtype is DType.float32), dtype),)
 
 
 def wide(x: ComplexPair) -> ComplexPair:
@@ -87,17 +84,13 @@ def exponential(z: ComplexPair, narrow: bool) -> ComplexPair:
     return _limits(z, sin, cos, ComplexPair(real, imag), are_known=narrow)
 
 
-def _power_of(base: int, log: float, rest: float, max_exponent: float) -> Function:
-    """Return the powers of an integer. log + rest: its logarithm. max_exponent: as for `_times_power`."""
-
-    def power(z: ComplexPair, _: bool) -> ComplexPair:
-        x, y = z
-        sin, cos = sin_cos(*times_constant(y, log, rest))
-        raised = lambda part: e.emit("Pow", e.const(part, float(base)), part)  # noqa: E731
-        powers = (_times_power(raised, max_exponent, part, x, half=False) for part in (cos, sin))
-        return _limits(z, sin, cos, ComplexPair(*powers))
-
-    return power
+def _power_of(base: float, log: float, rest: float, max_exponent: float, z: ComplexPair, narrow: bool) -> ComplexPair:
+    """Return the powers of a number. log + rest: its logarithm. max_exponent: as for `_times_power`."""
+    x, y = z
+    sin, cos = sin_cos(*times_constant(y, log, rest))
+    raised = lambda part: e.emit("Pow", e.const(part, base), part)  # noqa: E731
+    powers = (_times_power(raised, max_exponent, part, x, half=False) for part in (cos, sin))
+    return _limits(z, sin, cos, ComplexPair(*powers))
 
 
 def _limits(z: ComplexPair, sin: Symbol, cos: Symbol, power: ComplexPair, *, are_known: bool = False) -> ComplexPair:
@@ -187,7 +180,7 @@ def logarithm_of_one_more(z: ComplexPair, narrow: bool) -> ComplexPair:
     return ComplexPair(e.where(small, near, log_of_size(above, narrow)), _angle(above, narrow))
 
 
-def narrow_square_root(z: ComplexPair) -> ComplexPair:
+def _narrow_square_root(z: ComplexPair) -> ComplexPair:
     """The formula of `square_root`, for numbers whose squares are finite in float64."""
     x, y = z
     unlimited = r.is_infinite(x)
@@ -202,8 +195,10 @@ def narrow_square_root(z: ComplexPair) -> ComplexPair:
     return ComplexPair(e.where(steep, e.const(x, INFINITY), real), e.where(steep, y, imag))
 
 
-def square_root(z: ComplexPair) -> ComplexPair:
+def square_root(z: ComplexPair, narrow: bool) -> ComplexPair:
     """Kahan's algorithm, from "Branch cuts for complex elementary functions" (1987), scaled by powers of four."""
+    if narrow:
+        return _narrow_square_root(z)
     x, y = z
     largest = e.emit("Max", r.magnitude(x), r.magnitude(y))
     large, small = r.above(largest, 2.0**1000), e.below(largest, 2.0**-900)
@@ -235,12 +230,12 @@ _MAX_POWER = 100
 """The largest power that is computed by multiplications, as in NumPy."""
 
 
-def _pow(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+def power(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     x, y = operands(on, node)
     dtype = x.real.dtype
-    power = _small_integer(node.inputs[1])
-    if power is not None:
-        return (rounded(power_of(wide(x), power), dtype),)
+    exponent = _small_integer(node.inputs[1])
+    if exponent is not None:
+        return (rounded(power_of(wide(x), exponent), dtype),)
     return (rounded(_general_power(wide(x), wide(y), dtype is DType.float32), dtype),)
 
 
@@ -282,23 +277,19 @@ def _general_power(x: ComplexPair, y: ComplexPair, narrow: bool) -> ComplexPair:
     return ComplexPair(e.where(none, one, real), e.where(none, zero, imag))
 
 
-def _root(z: ComplexPair, narrow: bool) -> ComplexPair:
-    return narrow_square_root(z) if narrow else square_root(z)
-
-
-RULES = {
-    "Exp": elementwise(exponential),
-    "Exp10": elementwise(_power_of(10, 2.302585092994046, -2.1707562233822494e-16, 308.0)),
-    "Exp2": elementwise(_power_of(2, r.LN_2, 2.319046813846299558e-17, 1023.0)),
-    "Expm1": elementwise(exponential_less_one),
-    "Log": elementwise(logarithm),
-    "Log10": elementwise(lambda z, narrow: scaled(logarithm(z, narrow), 1 / math.log(10))),
-    "Log1p": elementwise(logarithm_of_one_more),
-    "Log2": elementwise(lambda z, narrow: scaled(logarithm(z, narrow), 1 / r.LN_2)),
-    "Pow": _pow,
-    "Rsqrt": elementwise(lambda z, narrow: inverse(_root(z, narrow))),
-    "Sqrt": elementwise(_root),
+RULES: dict[str, Function] = {
+    "Exp": exponential,
+    "Exp10": partial(_power_of, 10.0, 2.302585092994046, -2.1707562233822494e-16, 308.0),
+    "Exp2": partial(_power_of, 2.0, r.LN_2, 2.319046813846299558e-17, 1023.0),
+    "Expm1": exponential_less_one,
+    "Log": logarithm,
+    "Log10": lambda z, narrow: scaled(logarithm(z, narrow), 1 / math.log(10)),
+    "Log1p": logarithm_of_one_more,
+    "Log2": lambda z, narrow: scaled(logarithm(z, narrow), 1 / r.LN_2),
+    "Rsqrt": lambda z, narrow: inverse(square_root(z, narrow)),
+    "Sqrt": square_root,
 }
+"""The functions that `elementwise` computes."""
 
 
 # Sines with a small relative error everywhere.

@@ -177,23 +177,6 @@ def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (rounded(ComplexPair(e.add(log_sum.real, added), log_sum.imag), dtype),)
 
 
-RULES = {
-    "Conv": _bilinear,
-    "ConvTranspose": _bilinear,
-    "Fma": rule(lambda x, y, z: rounded(total(product(wide(x), wide(y)), wide(z)), x.real.dtype)),
-    "Glu": _glu,
-    "LayerNormalization": _layer_norm,
-    "LpNormalization": _lp_normalize,
-    "Magnitude": _magnitude,
-    "RMSNormalization": _rms_norm,
-    "ReduceLogSumExp": _log_sum_exp,
-    "Sigmoid": rule(lambda z: rounded(_gate(wide(z)), z.real.dtype)),
-    "Softsign": rule(_softsign),
-    "SwiGlu": rule(lambda gate, up: product(_gated(gate, gate), up)),
-    "Swish": _swish,
-}
-
-
 # Products of complex matrices and products along axes.
 
 
@@ -262,9 +245,6 @@ def _running_product(
 
     last, running = scan(step, tuple(start), tuple(x), axis=axis, reverse=is_reverse, out_axis=axis)
     return ComplexPair(*last), ComplexPair(*running)
-
-
-PRODUCT_RULES = {"CumProd": _cum_prod, "Einsum": _einsum, "MatMul": _bilinear, "ReduceProd": _reduce_prod}
 
 
 # Moves of complex numbers: each part is moved by the operator itself. Bodies and lists take them as one tensor.
@@ -341,7 +321,9 @@ def _leaf_type(symbol: Symbol | None) -> TensorType:
     return type_
 
 
-MOVEMENT_RULES = {
+# Operators on complex numbers. One row per operator; operators without one are refused.
+
+_RULES: dict[str, Callable[[ComplexPolicy, Node], Sequence[Result]]] = {
     **dict.fromkeys(MOVES | SUMS, _moved),
     **dict.fromkeys(PASS_THROUGH, _keep_operator),
     "ConstantOfShape": _constant_of_shape,
@@ -349,18 +331,26 @@ MOVEMENT_RULES = {
     "Shape": _shape_or_size,
     "Size": _shape_or_size,
     "ToPairs": _as_pairs,
-}
-
-
-# Operators on complex numbers. One row per operator; operators without one are refused.
-
-_RULES: dict[str, Callable[[ComplexPolicy, Node], Sequence[Result]]] = {
-    **MOVEMENT_RULES,
     **arithmetic.RULES,
-    **exponentials.RULES,
-    **trigonometry.RULES,
-    **PRODUCT_RULES,
-    **RULES,
+    **{name: partial(exponentials.elementwise, f) for name, f in (exponentials.RULES | trigonometry.RULES).items()},
+    "Pow": exponentials.power,
+    "Conv": _bilinear,
+    "ConvTranspose": _bilinear,
+    "Fma": rule(lambda x, y, z: rounded(total(product(wide(x), wide(y)), wide(z)), x.real.dtype)),
+    "Glu": _glu,
+    "LayerNormalization": _layer_norm,
+    "LpNormalization": _lp_normalize,
+    "Magnitude": _magnitude,
+    "RMSNormalization": _rms_norm,
+    "ReduceLogSumExp": _log_sum_exp,
+    "Sigmoid": rule(lambda z: rounded(_gate(wide(z)), z.real.dtype)),
+    "Softsign": rule(_softsign),
+    "SwiGlu": rule(lambda gate, up: product(_gated(gate, gate), up)),
+    "Swish": _swish,
+    "CumProd": _cum_prod,
+    "Einsum": _einsum,
+    "MatMul": _bilinear,
+    "ReduceProd": _reduce_prod,
 }
 
 SUPPORTED = frozenset(_RULES)

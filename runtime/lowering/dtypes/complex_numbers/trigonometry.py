@@ -14,7 +14,6 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
     INFINITY,
     NAN,
     Function,
-    elementwise,
     log_of_size,
     sin_cos,
     square_root,
@@ -146,9 +145,8 @@ def _asinh(x: Symbol) -> Symbol:
 def _roots(z: ComplexPair) -> tuple[ComplexPair, ComplexPair]:
     """Return the square roots of 1 - z and of 1 + z."""
     one = e.const(z.real, 1.0)
-    return square_root(ComplexPair(e.sub(one, z.real), r.neg(z.imag))), square_root(
-        ComplexPair(e.add(one, z.real), z.imag)
-    )
+    less, more = ComplexPair(e.sub(one, z.real), r.neg(z.imag)), ComplexPair(e.add(one, z.real), z.imag)
+    return square_root(less, False), square_root(more, False)
 
 
 def _is_large(z: ComplexPair) -> Symbol:
@@ -206,17 +204,18 @@ def atanh(z: ComplexPair, narrow: bool) -> ComplexPair:
     return ComplexPair(e.where(r.is_zero(x), x, real), imag)
 
 
-RULES = {
-    "Acos": elementwise(acos),
-    "Acosh": elementwise(acosh),
-    "Asin": elementwise(asin),
-    "Asinh": elementwise(circular(asin)),
-    "Atan": elementwise(circular(atanh)),
-    "Atanh": elementwise(atanh),
-    "Cos": elementwise(lambda z, narrow: cosh(times_i(z), narrow)),
-    "Cosh": elementwise(cosh),
-    "Sin": elementwise(circular(sinh)),
-    "Sinh": elementwise(sinh),
-    "Tan": elementwise(circular(tanh)),
-    "Tanh": elementwise(tanh),
+RULES: dict[str, Function] = {
+    "Acos": acos,
+    "Acosh": acosh,
+    "Asin": asin,
+    "Asinh": circular(asin),
+    "Atan": circular(atanh),
+    "Atanh": atanh,
+    "Cos": lambda z, narrow: cosh(times_i(z), narrow),
+    "Cosh": cosh,
+    "Sin": circular(sinh),
+    "Sinh": sinh,
+    "Tan": circular(tanh),
+    "Tanh": tanh,
 }
+"""The functions that `elementwise` computes."""

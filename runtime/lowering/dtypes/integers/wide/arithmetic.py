@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
@@ -91,18 +92,12 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
     return (on.limbs.summed(limbs, max_limbs(node), x.interval * terms),)
 
 
-def _division(
-    result: Callable[[Widths, Node, WideValue, WideValue, WideValue, WideValue], WideValue],
-) -> Rule:
-    """Return the rule of a division. result: of x, y, and the quotient and remainder of their magnitudes."""
-
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
-            return long_division.divided(on, node)
-        x, y = operands(on, node, exact=True)
-        return (result(on, node, x, y, *limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))),)
-
-    return build
+def _divide(result: Callable[..., WideValue], on: Widths, node: Node) -> Sequence[Result]:
+    """Divide. result: returns the result of x, y, and the quotient and remainder of their magnitudes."""
+    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
+        return long_division.divided(on, node)
+    x, y = operands(on, node, exact=True)
+    return (result(on, node, x, y, *limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))),)
 
 
 def _magnitude(on: Widths, x: WideValue) -> WideValue:
@@ -153,18 +148,14 @@ def _modulo(on: Widths, node: Node, x: WideValue, y: WideValue, _: WideValue, re
 # Bitwise logic and shifts of wide integers.
 
 
-def _bitwise(op_type: str, rule: Callable[[Sequence[Interval]], Interval]) -> Rule:
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        x, y = operands(on, node)
-        left, right = on.limbs.digits(x), on.limbs.digits(y)
-        count = max(len(left), len(right))
-        pairs = zip(on.limbs.digits(x, count), on.limbs.digits(y, count), strict=True)
-        limbs = [
-            Limb(e.emit(op_type, on.limbs.symbol(a), on.limbs.symbol(b)), rule((a.window, b.window))) for a, b in pairs
-        ]
-        return (WideValue(tuple(limbs), rule((x.interval, y.interval))),)
-
-    return build
+def _bitwise(rule: Callable[[Sequence[Interval]], Interval], on: Widths, node: Node) -> Sequence[Result]:
+    x, y = operands(on, node)
+    count = max(len(on.limbs.digits(x)), len(on.limbs.digits(y)))
+    limbs = [
+        Limb(e.emit(node.op_type, on.limbs.symbol(a), on.limbs.symbol(b)), rule((a.window, b.window)))
+        for a, b in zip(on.limbs.digits(x, count), on.limbs.digits(y, count), strict=True)
+    ]
+    return (WideValue(tuple(limbs), rule((x.interval, y.interval))),)
 
 
 def _shift_left(on: Widths, node: Node) -> Sequence[Result]:
@@ -249,28 +240,23 @@ def _floor_shift(on: Widths, x: WideValue, count: int) -> WideValue:
 # Comparisons, maxima and minima of wide integers.
 
 
-def _compared(test: Callable[[Limbs, WideValue], Symbol], *, swap: bool = False, opposite: bool = False) -> Rule:
-    """Return the rule of a comparison by a test of the difference."""
-
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        x, y = operands(on, node, exact=True)
-        difference = on.limbs.subtract(*((y, x) if swap else (x, y)), UNLIMITED)
-        mask = test(on.limbs, filled_out(on, node, difference))
-        mask = e.opposite(mask) if opposite else mask
-        dtype = node.outputs[0].dtype
-        return (mask if dtype is DType.bool else e.cast_within(mask, dtype.storage),)
-
-    return build
+def _compare(
+    test: Callable[[Limbs, WideValue], Symbol], on: Widths, node: Node, *, swap: bool = False, opposite: bool = False
+) -> Sequence[Result]:
+    """Compare by a test of the difference."""
+    x, y = operands(on, node, exact=True)
+    difference = on.limbs.subtract(*((y, x) if swap else (x, y)), UNLIMITED)
+    mask = test(on.limbs, filled_out(on, node, difference))
+    mask = e.opposite(mask) if opposite else mask
+    dtype = node.outputs[0].dtype
+    return (mask if dtype is DType.bool else e.cast_within(mask, dtype.storage),)
 
 
-def _extreme(*, greatest: bool) -> Rule:
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        chosen, *others = operands(on, node, exact=True)
-        for other in others:
-            chosen = pick(on, chosen, other, greatest=greatest)
-        return (chosen,)
-
-    return build
+def _extreme(on: Widths, node: Node) -> Sequence[Result]:
+    chosen, *others = operands(on, node, exact=True)
+    for other in others:
+        chosen = pick(on, chosen, other, greatest=node.op_type == "Max")
+    return (chosen,)
 
 
 def pick(on: Widths, x: WideValue, y: WideValue, *, greatest: bool) -> WideValue:
@@ -300,22 +286,22 @@ RULES: dict[str, Rule] = {
     "Abs": lambda on, node: (_magnitude(on, *operands(on, node, exact=True)),),
     "Sign": _sign,
     "ReduceSum": _sum,
-    "Div": _division(lambda on, node, x, y, quotient, _: _signed(on, quotient, _have_opposite_signs(on, x, y))),
-    "FloorDiv": _division(_floor_divided),
-    "Mod": _division(_modulo),
-    "BitwiseAnd": _bitwise("BitwiseAnd", bitwise_and),
-    "BitwiseOr": _bitwise("BitwiseOr", bitwise_or),
-    "BitwiseXor": _bitwise("BitwiseXor", bitwise_or),
+    "Div": partial(_divide, lambda on, _, x, y, quotient, rest: _signed(on, quotient, _have_opposite_signs(on, x, y))),
+    "FloorDiv": partial(_divide, _floor_divided),
+    "Mod": partial(_divide, _modulo),
+    "BitwiseAnd": partial(_bitwise, bitwise_and),
+    "BitwiseOr": partial(_bitwise, bitwise_or),
+    "BitwiseXor": partial(_bitwise, bitwise_or),
     "BitwiseNot": lambda on, node: (on.limbs.inverted(*operands(on, node)),),
     "ShiftLeft": _shift_left,
     "ShiftRight": _shift_right,
-    "Equal": _compared(Limbs.zero_mask),
-    "NotEqual": _compared(Limbs.zero_mask, opposite=True),
-    "Less": _compared(Limbs.negative_mask),
-    "Greater": _compared(Limbs.negative_mask, swap=True),
-    "LessOrEqual": _compared(Limbs.negative_mask, swap=True, opposite=True),
-    "GreaterOrEqual": _compared(Limbs.negative_mask, opposite=True),
-    "Max": _extreme(greatest=True),
-    "Min": _extreme(greatest=False),
+    "Equal": partial(_compare, Limbs.zero_mask),
+    "NotEqual": partial(_compare, Limbs.zero_mask, opposite=True),
+    "Less": partial(_compare, Limbs.negative_mask),
+    "Greater": partial(_compare, Limbs.negative_mask, swap=True),
+    "LessOrEqual": partial(_compare, Limbs.negative_mask, swap=True, opposite=True),
+    "GreaterOrEqual": partial(_compare, Limbs.negative_mask, opposite=True),
+    "Max": _extreme,
+    "Min": _extreme,
     "Clip": _clip,
 }

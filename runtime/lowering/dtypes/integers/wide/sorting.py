@@ -59,29 +59,26 @@ def digit_of(on: Widths, key: Symbol, limb: Limb) -> Limb:
 # Maxima and minima
 
 
-def _extreme(*, greatest: bool) -> Rule:
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        x = present(node.inputs[0])
-        node_axes = node.inputs[1] if len(node.inputs) > 1 else None
-        if node_axes is None and node.attributes.get("noop_with_empty_axes"):
-            return (on.value(x),)
-        axes = [] if node_axes is None else [on.exact(node_axes)]
-        value, shape = on.exact_value(x), _reduced_shape(x, node)
-        limits = present(of_dtype(x.dtype))
-        is_whole = all((d.lower_bound or 0) > 0 for d in x.shape)
-        if not is_whole:  # without elements the result is an end of the dtype's range
-            value = WideValue(value.limbs, limits)
-        keys, _ = _find_best(on, value, axes, shape, greatest=greatest, least=1 if is_whole else max_limbs(node))
-        digits = []
-        for place, (key, limb) in enumerate(keys):
-            if not is_whole:
-                key = _clamped(key, limb, limits >> (DIGIT * place), greatest=greatest)
-            if not node.attributes.get("keepdims", 1):
-                key = e.emit("Squeeze", key, *axes, shape=node.outputs[0].shape)
-            digits.append(digit_of(on, key, limb))
-        return (WideValue(tuple(digits), value.interval),)
-
-    return build
+def _extreme(on: Widths, node: Node) -> Sequence[Result]:
+    x, greatest = present(node.inputs[0]), node.op_type == "ReduceMax"
+    node_axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if node_axes is None and node.attributes.get("noop_with_empty_axes"):
+        return (on.value(x),)
+    axes = [] if node_axes is None else [on.exact(node_axes)]
+    value, shape = on.exact_value(x), _reduced_shape(x, node)
+    limits = present(of_dtype(x.dtype))
+    is_whole = all((d.lower_bound or 0) > 0 for d in x.shape)
+    if not is_whole:  # without elements the result is an end of the dtype's range
+        value = WideValue(value.limbs, limits)
+    keys, _ = _find_best(on, value, axes, shape, greatest=greatest, least=1 if is_whole else max_limbs(node))
+    digits = []
+    for place, (key, limb) in enumerate(keys):
+        if not is_whole:
+            key = _clamped(key, limb, limits >> (DIGIT * place), greatest=greatest)
+        if not node.attributes.get("keepdims", 1):
+            key = e.emit("Squeeze", key, *axes, shape=node.outputs[0].shape)
+        digits.append(digit_of(on, key, limb))
+    return (WideValue(tuple(digits), value.interval),)
 
 
 def _clamped(key: Symbol, limb: Limb, limits: Interval, *, greatest: bool) -> Symbol:
@@ -118,17 +115,15 @@ def _reduced_shape(x: Symbol, node: Node) -> Shape:
     return _shape([Dim(1) if i in axes else d for i, d in enumerate(x.shape)])
 
 
-def _position(*, greatest: bool) -> Rule:
-    def build(on: Widths, node: Node) -> Sequence[Result]:
-        x = present(node.inputs[0])
-        require_ranks(node, x)
-        axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
-        shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(x.shape)])
-        _, chosen = _find_best(on, on.exact_value(x), [on.new.build.vector([axis])], shape, greatest=greatest)
-        marks = e.cast_within(chosen, _I32)
-        return (e.emit("ArgMax", marks, dtype=_I64, shape=node.outputs[0].shape, **node.attributes),)
-
-    return build
+def _position(on: Widths, node: Node) -> Sequence[Result]:
+    x = present(node.inputs[0])
+    require_ranks(node, x)
+    axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
+    shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(x.shape)])
+    axes, greatest = [on.new.build.vector([axis])], node.op_type == "ArgMax"
+    _, chosen = _find_best(on, on.exact_value(x), axes, shape, greatest=greatest)
+    marks = e.cast_within(chosen, _I32)
+    return (e.emit("ArgMax", marks, dtype=_I64, shape=node.outputs[0].shape, **node.attributes),)
 
 
 # Sorting
@@ -334,10 +329,10 @@ def _scatter_best(
 
 
 RULES: dict[str, Rule] = {
-    "ReduceMax": _extreme(greatest=True),
-    "ReduceMin": _extreme(greatest=False),
-    "ArgMax": _position(greatest=True),
-    "ArgMin": _position(greatest=False),
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
+    "ArgMax": _position,
+    "ArgMin": _position,
     "TopK": _top_k,
     "MaxPool": _max_pool,
     "Resize": _resize,
