@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,17 +38,18 @@ def folded(
     limit: int,
     *,
     any_nan: bool = False,
+    more: Mapping[str, Fold] = MappingProxyType({}),
 ) -> Array | None:
     """Compute an operator of `FOLDED` on arrays; return None if the result is not certain.
 
     arrays, dtypes: those of the operands, None for omitted operands. limit: the maximum size of the result in bytes.
-    any_nan: accept results with any NaN payload.
+    any_nan: accept results with any NaN payload. more: operators besides those of `FOLDED`.
     """
     if type_.shape.is_static and math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize > limit:
         return None
     try:
         with np.errstate(all="ignore"):
-            result = _FOLDS[op_type](arrays, dtypes, attributes, type_)
+            result = (more.get(op_type) or _FOLDS[op_type])(arrays, dtypes, attributes, type_)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # `Graph.op` accepts invalid operands and attributes; the error is reported later
     if (

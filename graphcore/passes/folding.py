@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,18 +116,17 @@ def _trilu(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Ten
     return np.asarray(function(x, 0 if shift is None else int(np.reshape(shift, ()))))
 
 
-def _reduction(function: Any) -> Fold:
-    def apply(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-        x, axes = (*arrays, None)[:2]
-        if not type_.dtype.is_integer or (axes is None and attributes.get("noop_with_empty_axes", 0)) or not x.size:
-            return None
-        if axes is not None and not axes.size:
-            return None
-        over = None if axes is None else tuple(int(axis) for axis in axes)
-        keeps = bool(attributes.get("keepdims", 1))
-        return np.asarray(function(x, axis=over, keepdims=keeps, dtype=x.dtype))
-
-    return apply
+def _reduce(
+    function: Any, arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType
+) -> Array | None:
+    x, axes = (*arrays, None)[:2]
+    if not type_.dtype.is_integer or (axes is None and attributes.get("noop_with_empty_axes", 0)) or not x.size:
+        return None
+    if axes is not None and not axes.size:
+        return None
+    over = None if axes is None else tuple(int(axis) for axis in axes)
+    keeps = bool(attributes.get("keepdims", 1))
+    return np.asarray(function(x, axis=over, keepdims=keeps, dtype=x.dtype))
 
 
 def _cumsum(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -153,41 +153,20 @@ _FOLDS: dict[str, Fold] = {
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "Trilu": _trilu,
-    "ReduceSum": _reduction(np.sum),
-    "ReduceProd": _reduction(np.prod),
+    "ReduceSum": partial(_reduce, np.sum),
+    "ReduceProd": partial(_reduce, np.prod),
     "CumSum": _cumsum,
     "Clip": _clip,
 }
-
-
-def fold_indexing(
-    op_type: str, arrays: list[Array | None], dtypes: Dtypes, attributes: Attributes, type_: TensorType, limit: int
-) -> Array | None:
-    """Compute an operator of `INDEXING` for these arrays; return None if the result is uncertain or too large.
-
-    See `graphcore.arrays.evaluate.folded` for operands and results.
-    """
-    if type_.shape.is_static and math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize > limit:
-        return None
-    try:
-        result = _FOLDS[op_type](arrays, dtypes, attributes, type_)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None  # `Graph.op` accepts invalid operands and attributes, which are reported elsewhere
-    if result is None or result.nbytes > limit or result.dtype != type_.dtype.numpy:
-        return None
-    if type_.shape.is_static and result.shape != tuple(type_.shape.static_dims):
-        return None
-    return np.require(result, requirements="C")
-
-
-INDEXING = frozenset(_FOLDS)
-"""The operators that `fold_indexing` computes."""
 
 
 def _fold(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return the result as a constant; None if operands are not constant, or the result is uncertain or too large."""
     type_ = node.outputs[0].type
     if not isinstance(type_, TensorType) or not type_.shape.is_static or has_storage_axis(type_.dtype):
+        return None
+    is_own = node.op_type in _FOLDS
+    if is_own and (type_.dtype is DType.string or type_.dtype.storage is not type_.dtype):
         return None
     arrays, dtypes = [], []
     for symbol in inputs:
@@ -196,29 +175,12 @@ def _fold(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
             return None
         arrays.append(array)
         dtypes.append(None if symbol is None else symbol.dtype)
-    result = folded(node.op_type, arrays, dtypes, node.attributes, type_, sweep.constant_limit(node, _size(type_)))
-    return None if result is None else sweep.constant(node, result, type_)
-
-
-def _fold_indexing(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return the result of an operator of `INDEXING` as a constant."""
-    type_ = node.outputs[0].type
-    if not isinstance(type_, TensorType) or type_.dtype is DType.string or type_.dtype.storage is not type_.dtype:
+    limit = sweep.constant_limit(node, math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize)
+    more = _FOLDS if is_own else {}
+    result = folded(node.op_type, arrays, dtypes, node.attributes, type_, limit, any_nan=is_own, more=more)
+    if result is None or (is_own and result.dtype != type_.dtype.numpy):
         return None
-    arrays = [sweep.constant_value(symbol) for symbol in inputs]
-    if any(a is None and s is not None for a, s in zip(arrays, inputs, strict=True)):
-        return None
-    dtypes = [None if symbol is None else symbol.dtype for symbol in inputs]
-    if not type_.shape.is_static:
-        return None
-    array = fold_indexing(
-        node.op_type, arrays, dtypes, node.attributes, type_, sweep.constant_limit(node, _size(type_))
-    )
-    return None if array is None else sweep.constant(node, array, type_)
-
-
-def _size(type_: TensorType) -> int:
-    return math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize
+    return sweep.constant(node, result, type_)
 
 
 def _fold_shape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -252,8 +214,7 @@ def _fold_dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 FOLDS: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(sorted(FOLDED), (_fold,)),
-    **dict.fromkeys(sorted(INDEXING), (_fold_indexing,)),
+    **dict.fromkeys(sorted(FOLDED | _FOLDS.keys()), (_fold,)),
     "Shape": (_fold_shape,),
     "Gather": (_fold, _fold_dims),
     "Slice": (_fold, _fold_dims),
