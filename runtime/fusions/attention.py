@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,26 +51,6 @@ class _Parts:
     scale: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Slower:
-    """A form with an axis of heads that the operator computes slower. holds: returns True for its parts and the
-    operator's mask. reason: the measured time, as a fraction of that of the primitives."""
-
-    holds: Callable[[_Parts, Symbol], bool]
-    reason: str
-
-
-_SLOWER = (
-    _Slower(
-        lambda parts, mask: (
-            mask.dtype is DType.bool and mask.rank == 4 and mask.shape[1] != 1 and parts.q.shape[2] != 1
-        ),
-        "bools of each head: 1.14 to 1.18 on 1.31.1, 1.05 to 1.10 on 1.32; of all heads 0.78 to 0.86, one query 0.90",
-    ),
-)
-"""The forms that are not fused. Rows with heads and sizes in one axis are faster nevertheless: 0.81 to 1.04."""
-
-
 def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return softmax(q @ k.T * scale + mask) @ v, of which the node is the last MatMul, as one Attention."""
     parts = _matched(sweep, node, inputs)
@@ -84,7 +63,7 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     packed = tuple([_packed(s) for s in (parts.q, parts.k, parts.v)])
     heads, kv_heads = parts.q.shape[1], parts.k.shape[1]
     if any(s is None for s in packed) or not heads.is_static:
-        if any(slower.holds(parts, mask) for slower in _SLOWER for mask in masks if mask is not None):
+        if any(mask is not None and _is_slower(parts, mask) for mask in masks):
             return None
         return sweep.add(node, "Attention", (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
     operands = (*packed, *masks)
@@ -97,6 +76,12 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return sweep.add(node, "Transpose", (apart,), result, {"perm": _SWAPPED})
 
 
+def _is_slower(parts: _Parts, mask: Symbol) -> bool:
+    """Return True for bools of each head, with which the operator takes 1.14 to 1.18 of the primitives' time on 1.31.1
+    and 1.05 to 1.10 on 1.32: of all heads 0.78 to 0.86, of one query 0.90, and in rows of all heads 0.81 to 1.04."""
+    return mask.dtype is DType.bool and mask.rank == 4 and mask.shape[1] != 1 and parts.q.shape[2] != 1
+
+
 def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
     weights, v = inputs
     guarded = _GUARDED.match(weights)
@@ -106,19 +91,20 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
         return None
     if softmax.attributes.get("axis", -1) not in (-1, 3):
         return None
-    scores = scores_of(softmax.inputs[0])
+    scores = _scores(softmax.inputs[0])
     if scores is None:
         return None
-    (q, q_factor), (turned, turned_factor) = (factor_of(s) for s in scores.product.inputs)
+    product, scale, masks = scores
+    (q, q_factor), (turned, turned_factor) = (factor_of(s) for s in product.inputs)
     k, k_factor = factor_of(_keys(sweep, node, turned))
-    scale = scores.scale * q_factor * turned_factor * k_factor
+    scale *= q_factor * turned_factor * k_factor
     if k is None or q is None or not is_float32(q, k) or q.rank != 4 or k.rank != 4 or not is_known(q, k):
         return None
     if not 0 < scale < float("inf") or not _go_together(q, k, v) or not v.shape[3].is_static:
         return None
-    if not all(is_mask(mask, q) for mask in scores.masks):
+    if not all(is_mask(mask, q) for mask in masks):
         return None
-    mask = sum_of(sweep, node, scores.masks)
+    mask = sum_of(sweep, node, masks)
     if mask is not None and guarded is None and not is_finite(mask):
         return None
     once = _unrepeated(k), _unrepeated(v)
@@ -206,17 +192,8 @@ _MAX_MASKS = 4
 _CHOICE = Pattern(lambda keep, zero, hidden: op("Where", keep, zero, hidden), zero=lambda s: number_of(s) == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """product * scale + masks."""
-
-    product: Node
-    scale: float
-    masks: tuple[Symbol, ...]
-
-
-def scores_of(symbol: Symbol | None) -> Scores | None:
-    """Return the parts of scores; None if they are not a matrix product with factors and masks."""
+def _scores(symbol: Symbol | None) -> tuple[Node, float, tuple[Symbol, ...]] | None:
+    """Return product, scale and masks of product * scale + masks; None if scores do not have this form."""
     masks: tuple[Symbol, ...] = ()
     while (total := node_of(symbol, "Add")) is not None:
         for own, mask in (total.inputs, total.inputs[::-1]):
@@ -229,7 +206,7 @@ def scores_of(symbol: Symbol | None) -> Scores | None:
             return None
     scaled, scale = _factors(symbol)
     product = node_of(scaled, "MatMul")
-    return None if product is None else Scores(product, scale, masks)
+    return None if product is None else (product, scale, masks)
 
 
 def _leads_to_product(symbol: Symbol | None, max_terms: int) -> bool:
