@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph, Optimize, Precision
@@ -147,23 +147,23 @@ class Pass:
 
 def node_workaround(
     trap: str,
-    when: str,
     why: str,
     signs: Iterable[str],
     find: Callable[[Graph], Iterable[Node]],
     write: Callable[[Graph, Node], None],
     *,
+    when: str = "",
     is_of_fusions: bool = False,
     is_of_processors: bool = False,
     in_standard: bool = False,
 ) -> Pass:
     """Return a pass that works around a bug of onnxruntime by rewriting single nodes.
 
-    trap: the name in `traps.json`, which has the affected releases. when: the signs, in words. signs: operators without
-    which there is nothing to do. find: yields the affected nodes of a graph or of a body, each of them once. write:
-    changes one, after nodes that it adds. is_of_fusions: only operators that a fusion creates are affected.
-    is_of_processors: a processor has the bug, not a release: its products of bytes saturate. in_standard: apply the
-    workaround to files of standard ONNX too, which onnxruntime would not load or would compute wrongly.
+    trap: the name in `traps.json`, which has the affected releases. signs: operators without which there is nothing to
+    do. when: the signs, in words, by default their names. find: yields the affected nodes of a graph or of a body, each
+    of them once. write: changes one, after nodes that it adds. is_of_fusions: only operators that a fusion creates are
+    affected. is_of_processors: a processor has the bug, not a release: its products of bytes saturate. in_standard:
+    apply the workaround to files of standard ONNX too, which onnxruntime would not load or would compute wrongly.
     """
 
     def is_met(lowering: LoweringRun) -> bool:
@@ -187,7 +187,7 @@ def node_workaround(
 
     return Pass(
         trap,
-        f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
+        f"{when or ', '.join(signs)}; the {'processor' if is_of_processors else 'release'} has this trap",
         why,
         lambda summary, lowering: is_met(lowering) and any(True for graph in summary.parts for _ in find(graph)),
         run,
@@ -197,18 +197,17 @@ def node_workaround(
 
 def operand_workaround(
     trap: str,
-    when: str,
     why: str,
     signs: Iterable[str],
     find: Callable[[Graph], Iterable[Node]],
     places: Callable[[Node], Iterable[int]],
     write: Callable[[Graph, Node, int], Symbol],
-    **flags: bool,
+    **options: Any,
 ) -> Pass:
     """Return a workaround that replaces single operands.
 
     find: yields the nodes of a graph that may be affected. places: the positions of affected operands of one of them.
-    write: returns another value for the operand at a position, after nodes that it adds. flags: those of
+    write: returns another value for the operand at a position, after nodes that it adds. options: those of
     `node_workaround`.
     """
 
@@ -219,12 +218,17 @@ def operand_workaround(
     def affected(graph: Graph) -> Iterator[Node]:
         return (node for node in find(graph) if any(True for _ in places(node)))
 
-    return node_workaround(trap, when, why, signs, affected, write_node, **flags)
+    return node_workaround(trap, why, signs, affected, write_node, **options)
 
 
 def of_onnx(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
     """Yield the nodes of these ONNX operators."""
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain)
+
+
+def matching(is_affected: Callable[[Node], bool], op_types: Container[str]) -> Callable[[Graph], Iterator[Node]]:
+    """Return the function that finds such nodes of these ONNX operators in a graph."""
+    return lambda graph: filter(is_affected, of_onnx(graph, op_types))
 
 
 def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:

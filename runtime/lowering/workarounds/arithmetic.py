@@ -73,12 +73,12 @@ def constant_place(node: Node, is_meant: Callable[[Array, str], bool]) -> int | 
 
 def _constant_workaround(
     trap: str,
-    when: str,
     why: str,
     operators: Sequence[str],
     is_meant: Callable[[Array, str], bool],
     write: Callable[[Graph, Node, int], None],
     beside: Sequence[str] = (),
+    when: str = "",
 ) -> Pass:
     """Return a workaround that rewrites nodes of these operators with an affected constant, except imported ones.
 
@@ -92,7 +92,7 @@ def _constant_workaround(
         place = present(constant_place(node, is_meant))
         write(graph, node, place)
 
-    return node_workaround(trap, when, why, beside or operators, affected, write_node)
+    return node_workaround(trap, why, beside or operators, affected, write_node, when=when)
 
 
 def _write_rounded(graph: Graph, node: Node, place: int) -> None:
@@ -137,7 +137,6 @@ def _write_empty(graph: Graph, node: Node, place: int) -> None:
 
 ROUNDED = _constant_workaround(
     "optimiser NoopElimination float64",
-    "Add, Sub, Mul, Div",
     "the optimiser drops x + 1e-300, since the constant is 0 in float32",
     (*_SUMS, *_PRODUCTS),
     lambda array, op_type: is_rounded(array, (NEUTRAL[op_type],)),
@@ -145,16 +144,15 @@ ROUNDED = _constant_workaround(
 )
 INFINITE_FACTOR = _constant_workaround(
     "optimiser MatMulScaleFusion of infinity",
-    "MatMul, and Mul or Div",
     "the optimiser multiplies by infinity after the sum, where infinities meet",
     _PRODUCTS,
     is_infinite_factor,
     _write_infinite_factor,
     beside=("MatMul",),
+    when="MatMul, and Mul or Div",
 )
 EMPTY = _constant_workaround(
     "optimiser NoopElimination",
-    "Add, Sub, Mul, Div",
     "the optimiser reads a constant without elements as 0 or 1",
     (*_SUMS, *_PRODUCTS),
     lambda array, op_type: not array.size,
@@ -184,11 +182,11 @@ def _clipped(graph: Graph) -> Iterable[Node]:
 
 CLIPPED_RELU = node_workaround(
     "optimiser FuseReluClip",
-    "Relu, Clip",
     "the optimiser fails on a Relu of float64 before a Clip",
     {"Relu"},
     _clipped,
     _write_clipped,
+    when="Relu, Clip",
 )
 
 
@@ -202,12 +200,12 @@ def _is_sigmoid(symbol: Symbol | None) -> bool:
 
 QUICK_GELU = operand_workaround(
     "optimiser QuickGeluFusion",
-    "Sigmoid, Mul",
     "the optimiser fuses both to an operator that has no kernel in float64",
     {"Sigmoid"},
     lambda graph: built_here(graph, {"Mul"}),
     lambda node: [place for place, operand in enumerate(node.inputs) if _is_sigmoid(operand)],
     hidden,
+    when="Sigmoid, Mul",
 )
 
 
@@ -257,7 +255,6 @@ def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
 
 ADDED_ZERO = node_workaround(
     "sum with a constant zero",
-    "Add, Sub",
     "the optimiser drops x + 0.0, which is not x for -0.0",
     _ZEROS,
     _sums,
@@ -364,13 +361,13 @@ def _flip(graph: Graph, x: Symbol) -> Symbol:
 
 SIGNED_WEIGHTS = node_workaround(
     "signed weights of bytes",
-    "weights of bytes beside an operand of the other sign",
     "processors without VNNI saturate products of unsigned with signed bytes",
     {"DequantizeLinear", *(op_type for op_type, _ in _WEIGHTS)},
     _saturating_weights,
     _flip_signs,
     is_of_processors=True,
     in_standard=True,
+    when="weights of bytes beside an operand of the other sign",
 )
 
 

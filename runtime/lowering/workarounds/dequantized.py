@@ -49,11 +49,11 @@ def _zeros(graph: Graph, dtype: DType, scale: Symbol) -> Symbol:
 
 ZERO_POINTS = node_workaround(
     "DequantizeLinear without a zero point",
-    "DequantizeLinear, Transpose",
     "the optimiser that moves the Transpose would quantise to uint8",
     {"Transpose"},
     _without_zero_point,
     _add_zero_point,
+    when="DequantizeLinear, Transpose",
 )
 
 
@@ -146,7 +146,6 @@ def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> 
 
 MATMUL = node_workaround(
     "product with dequantised weights",
-    "DequantizeLinear",
     "the optimiser would round the other operand to int8",
     {"DequantizeLinear"},
     lambda graph: {id(weight): weight for node in graph.nodes for weight in _weights(node)}.values(),
@@ -209,21 +208,21 @@ def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], output_ids:
 
 INT8 = operand_workaround(
     "optimiser QDQS8ToU8Transformer",
-    "DequantizeLinear before a move",
     "the optimiser turns int8 into uint8 but not the attribute that says int8",
     {"DequantizeLinear"},
     _moves,
     lambda node: (0,),
     hidden,
+    when="DequantizeLinear before a move",
 )
 MOVED = operand_workaround(
     "optimiser QDQPropagationTransformer",
-    "DequantizeLinear before a move",
     "the optimiser quantises to int32, for which there is no kernel, or signed integers to uint8",
     {"DequantizeLinear"},
     lambda graph: filter(is_requantised, built_here(graph, _QUANTIZED_MOVES)),
     lambda node: (0,),
     hidden,
+    when="DequantizeLinear before a move",
 )
 
 
@@ -292,12 +291,12 @@ def _dequantised(node: Node) -> Iterator[int]:
 
 SCALES = operand_workaround(
     "optimiser QDQSelectorActionTransformer",
-    "DequantizeLinear by scales along an axis",
     "the optimiser multiplies integers whose scales its kernels do not support",
     {"DequantizeLinear"},
     lambda graph: filter(has_scales, built_here(graph, _FUSED)),
     _dequantised,
     hidden,
+    when="DequantizeLinear by scales along an axis",
 )
 
 
@@ -337,9 +336,9 @@ def _hide_float(graph: Graph, node: Node) -> None:
 
 PARTS = node_workaround(
     "optimisers of quantised parts of bytes",
-    "DequantizeLinear, QuantizeLinear of 2 and 4 bits",
     "optimisers compute on integers of 2 and 4 bits, for which there are no kernels",
     {"DequantizeLinear", "QuantizeLinear"},
     _parts_of_bytes,
     _hide_float,
+    when="DequantizeLinear, QuantizeLinear of 2 and 4 bits",
 )

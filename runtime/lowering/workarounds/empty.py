@@ -14,7 +14,7 @@ from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import node_workaround, of_onnx, operand_workaround, sizes_type
+from graphcore.runtime.lowering.passes import matching, node_workaround, operand_workaround, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -27,7 +27,7 @@ def _count_from_front(graph: Graph, node: Node) -> None:
 
 def _axes_from_front(node: Node) -> list[int] | None:
     """Return the non-negative axes; None if no axis is negative, or they are not constant."""
-    if node.op_type not in REDUCTIONS or node.domain or len(node.inputs) < 2:
+    if len(node.inputs) < 2:
         return None
     x, axes = node.inputs
     array = constant_array(axes, weights=True, outer=True)
@@ -39,19 +39,17 @@ def _axes_from_front(node: Node) -> list[int] | None:
 
 NEGATIVE_AXES = node_workaround(
     "empty reduction along an axis below 0",
-    "Reduce*",
     "the kernel does not reduce empty tensors along negative axes",
     REDUCTIONS,
-    lambda graph: (node for node in graph.nodes if _axes_from_front(node) is not None),
+    matching(lambda node: _axes_from_front(node) is not None, REDUCTIONS),
     _count_from_front,
+    when="Reduce*",
 )
 
 
-def _without_axes(graph: Graph) -> Iterator[Node]:
-    """Yield each Squeeze whose axes are empty, or may be empty at run time."""
-    for node in of_onnx(graph, {"Squeeze"}):
-        if len(node.inputs) > 1 and node.inputs[1] is not None and _may_be_empty(node.inputs[1].shape):
-            yield node
+def _may_lack_axes(node: Node) -> bool:
+    """Return True if the axes of a Squeeze are empty, or may be empty at run time."""
+    return len(node.inputs) > 1 and node.inputs[1] is not None and _may_be_empty(node.inputs[1].shape)
 
 
 def _may_be_empty(shape: Shape, start: int = 0) -> bool:
@@ -82,10 +80,9 @@ def _keep_axes(graph: Graph, node: Node) -> None:
 
 NO_AXES = node_workaround(
     "Squeeze along no axes",
-    "Squeeze",
     "the kernel removes every axis of size 1",
     {"Squeeze"},
-    _without_axes,
+    matching(_may_lack_axes, {"Squeeze"}),
     _keep_axes,
     in_standard=True,
 )
@@ -196,12 +193,12 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
 
 ATTENTION = node_workaround(
     "Attention without elements",
-    "Attention from a fusion",
     "the kernel fails if there are no queries or keys",
     {"Attention"},
     _untested,
     _write_test,
     is_of_fusions=True,
+    when="Attention from a fusion",
 )
 
 
@@ -218,10 +215,9 @@ _LEADING = 2
 """The number of leading axes of filters that are channels."""
 
 
-def _filters_without_elements(node: Node) -> Iterator[int]:
-    filters = node.inputs[_FILTERS[node.op_type]]
-    if filters is not None and isinstance(filters.type, TensorType) and _may_be_empty(filters.shape, _LEADING):
-        yield _FILTERS[node.op_type]
+def _may_lack_elements(symbol: Symbol | None) -> bool:
+    """Return True if the spatial axes of a tensor may have no elements."""
+    return symbol is not None and isinstance(symbol.type, TensorType) and _may_be_empty(symbol.shape, _LEADING)
 
 
 def _write_kernel(graph: Graph, node: Node, place: int) -> Symbol:
@@ -244,11 +240,10 @@ def _write_kernel(graph: Graph, node: Node, place: int) -> Symbol:
 
 KERNELS = operand_workaround(
     "Conv without a kernel",
-    "Conv, ConvInteger, QLinearConv",
     "on filters without elements along an axis kernels never end, or return uninitialised memory",
     _FILTERS,
-    lambda graph: of_onnx(graph, _FILTERS),
-    _filters_without_elements,
+    matching(lambda node: _may_lack_elements(node.inputs[_FILTERS[node.op_type]]), _FILTERS),
+    lambda node: (_FILTERS[node.op_type],),
     _write_kernel,
 )
 
@@ -266,13 +261,12 @@ _POOLS = {
 """The operators, with the reduction that pools whole planes."""
 
 
-def _pools(graph: Graph) -> Iterator[Node]:
-    """Yield the pools that may fail, except those of no channels with a second result for the positions."""
-    for node in of_onnx(graph, _POOLS):
-        x = node.inputs[0] if len(node.outputs) == 1 else None
-        if x is not None and x.shape.is_ranked and x.rank > _LEADING:
-            if x.shape[1] in _possibly_empty(x) or _is_of_nothing(node, x):
-                yield node
+def _is_failing_pool(node: Node) -> bool:
+    """Return True if a pool may fail, except one of no channels with a second result for the positions."""
+    x = node.inputs[0] if len(node.outputs) == 1 else None
+    if x is None or not x.shape.is_ranked or x.rank <= _LEADING:
+        return False
+    return x.shape[1] in _possibly_empty(x) or _is_of_nothing(node, x)
 
 
 def _is_of_nothing(node: Node, x: Symbol) -> bool:
@@ -301,24 +295,15 @@ def _write_pool(graph: Graph, node: Node) -> None:
 
 POOLS = node_workaround(
     "pools without elements",
-    ", ".join(_POOLS),
     "kernels refuse images without channels, and planes without elements",
     _POOLS,
-    _pools,
+    matching(_is_failing_pool, _POOLS),
     _write_pool,
 )
 
 
 # Normalise images whose planes may have no elements as an empty batch of planes with elements: kernels read the first
 # element of every plane of a computed image. No Reshape copies.
-
-
-def _images(graph: Graph) -> Iterator[Node]:
-    """Yield the InstanceNormalizations of planes that may have no elements."""
-    for node in of_onnx(graph, {"InstanceNormalization"}):
-        x = node.inputs[0]
-        if x is not None and isinstance(x.type, TensorType) and _may_be_empty(x.shape, _LEADING):
-            yield node
 
 
 def _write_normalization(graph: Graph, node: Node) -> None:
@@ -339,10 +324,9 @@ def _write_normalization(graph: Graph, node: Node) -> None:
 
 IMAGES = node_workaround(
     "InstanceNormalization without elements",
-    "InstanceNormalization",
     "the kernel reads the first element of planes that have none",
     {"InstanceNormalization"},
-    _images,
+    matching(lambda node: _may_lack_elements(node.inputs[0]), {"InstanceNormalization"}),
     _write_normalization,
 )
 
@@ -372,10 +356,9 @@ def _write_limit(graph: Graph, node: Node, place: int) -> Symbol:
 
 LIMITS = operand_workaround(
     "limits of NonMaxSuppression without elements",
-    "NonMaxSuppression",
     "the kernel reads a limit from an operand without elements",
     {"NonMaxSuppression"},
-    lambda graph: of_onnx(graph, {"NonMaxSuppression"}),
+    matching(lambda node: True, {"NonMaxSuppression"}),
     _limits,
     _write_limit,
 )
@@ -425,9 +408,8 @@ def _add_term(graph: Graph, node: Node) -> None:
 
 TERMS = node_workaround(
     "integer products of nothing",
-    ", ".join(_PRODUCTS),
     "kernels do not write the result of an empty sum",
     _PRODUCTS,
-    lambda graph: (n for n in of_onnx(graph, _PRODUCTS) if _terms(n) is not None),
+    matching(lambda node: _terms(node) is not None, _PRODUCTS),
     _add_term,
 )

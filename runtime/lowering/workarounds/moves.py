@@ -57,13 +57,13 @@ def _insert_unsqueeze(graph: Graph, node: Node, place: int) -> Symbol:
 
 CAST = operand_workaround(
     "optimiser MatmulTransposeFusion of casts",
-    "Transpose, Cast, MatMul",
     "the optimiser crashes on a Cast between a Transpose of batches and a product",
     {"Transpose"},
     lambda graph: (node for node in graph.nodes if node.op_type in PRODUCTS),
     lambda node: [place for place, operand in enumerate(node.inputs) if is_cast_transpose(operand)],
     _insert_unsqueeze,
     in_standard=True,
+    when="Transpose, Cast, MatMul",
 )
 
 
@@ -82,13 +82,13 @@ def _insert_depth_to_space(graph: Graph, node: Node, place: int) -> Symbol:
 
 CUBIC = operand_workaround(
     "optimiser TransposeOptimizer",
-    "Transpose and cubic Resize",
     "the optimiser moves a Transpose past a Resize, which has a kernel for the last two axes only",
     {"Transpose"},
     _cubic,
     lambda node: (0,),
     _insert_depth_to_space,
     in_standard=True,
+    when="Transpose and cubic Resize",
 )
 
 
@@ -121,12 +121,12 @@ def _transpose_bytes(graph: Graph, node: Node) -> None:
 
 REPEATED = node_workaround(
     "optimiser TransposeOptimizer of parts of bytes",
-    "Transpose of a Transpose",
     "the optimiser replaces Transposes that cancel by an Identity, which has no kernel for dtypes of 2 or 4 bits",
     {"Transpose"},
     _repeated,
     _transpose_bytes,
     in_standard=True,
+    when="Transpose of a Transpose",
 )
 
 
@@ -171,9 +171,9 @@ def _shape_of_unsqueezed(graph: Graph, node: Node) -> None:
 
 CAST_BEFORE_SHAPE = node_workaround(
     "optimiser PreShapeNodeElimination",
-    "Cast before Shape",
     "the optimiser drops the Cast, and Shape has no kernel for dtypes of 2 or 4 bits",
     {"Shape"},
     lambda graph: filter(is_of_narrow, built_here(graph, {"Shape"})),
     _shape_of_unsqueezed,
+    when="Cast before Shape",
 )

@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, operand_workaround, sizes_type
+from graphcore.runtime.lowering.passes import Pass, matching, node_workaround, operand_workaround, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
@@ -26,11 +26,9 @@ _FILTERS = {"AveragePool": None, "Conv": 1, "ConvInteger": 1, "LpPool": None, "M
 """The operators, with the operand whose shape has the window sizes if no attribute has."""
 
 
-def _affected_windows(graph: Graph) -> Iterator[Node]:
-    for node in of_onnx(graph, _FILTERS):
-        if node.attributes.get("auto_pad", "").startswith("SAME"):
-            if any(n != 1 for n in node.attributes.get("dilations", ())) or _has_gaps(node):
-                yield node
+def _is_padded_wrongly(node: Node) -> bool:
+    is_same = node.attributes.get("auto_pad", "").startswith("SAME")
+    return is_same and (any(n != 1 for n in node.attributes.get("dilations", ())) or _has_gaps(node))
 
 
 def _has_gaps(node: Node) -> bool:
@@ -132,10 +130,9 @@ def _unknown(node: Node, what: str) -> GraphError:
 
 SAME_PADS = node_workaround(
     "windows with dilations and auto_pad",
-    "AveragePool, Conv, ConvInteger, LpPool, MaxPool, QLinearConv",
     "kernels pad as if there were no dilations",
     _FILTERS,
-    _affected_windows,
+    matching(_is_padded_wrongly, _FILTERS),
     _write_pads,
 )
 
@@ -192,7 +189,6 @@ def _workaround(trap: str, minima: Mapping[tuple[str, str], Mapping[int, int]]) 
     signs = [op_type for _, op_type in minima]
     return operand_workaround(
         trap,
-        ", ".join(signs),
         "kernels crash on operands of fewer axes than the operator has",
         signs,
         lambda graph: (node for node in graph.nodes if (node.domain, node.op_type) in minima),
@@ -209,12 +205,13 @@ OLD = _workaround("operands of fewer axes that newer kernels refuse", OLDER)
 # Concat of the shapes fails with an error, since each follows a 1 and so is not empty.
 
 
-def _joined(graph: Graph) -> Iterator[Node]:
-    for node in of_onnx(graph, ("Concat", "ConcatFromSequence")):
-        types = [s.type.element if isinstance(s.type, SequenceType) else s.type for s in node.inputs if s is not None]
-        is_list = node.op_type == "ConcatFromSequence"
-        if (is_list or len(types) > 1) and any(isinstance(t, TensorType) and not t.shape.is_ranked for t in types):
-            yield node
+_JOINS = ("Concat", "ConcatFromSequence")
+
+
+def _has_unknown_rank(node: Node) -> bool:
+    types = [s.type.element if isinstance(s.type, SequenceType) else s.type for s in node.inputs if s is not None]
+    joins = len(types) > 1 or node.op_type == "ConcatFromSequence"
+    return joins and any(isinstance(t, TensorType) and not t.shape.is_ranked for t in types)
 
 
 def _compare_ranks(graph: Graph, node: Node) -> None:
@@ -247,10 +244,9 @@ def _require_same_rank(x: Symbol, *others: Symbol) -> Symbol:
 
 RANKS = node_workaround(
     "joined operands of fewer axes",
-    "Concat, ConcatFromSequence",
     "kernels crash on an operand without elements that has fewer axes than others",
-    ("Concat", "ConcatFromSequence"),
-    _joined,
+    _JOINS,
+    matching(_has_unknown_rank, _JOINS),
     _compare_ranks,
 )
 
@@ -262,10 +258,9 @@ _UNRANKED = frozenset({"Loop", "SequenceAt"})
 """Operators whose results have no rank for onnxruntime, measured in 1.24.4 to 1.32.0; it knows those of If and Scan."""
 
 
-def _sizes_of_unranked(node: Node) -> Iterator[int]:
+def _has_unranked_sizes(node: Node) -> bool:
     sizes = node.inputs[3] if len(node.inputs) > 3 else None
-    if sizes is not None and present(node.inputs[0]).shape.is_ranked and _is_of_unranked(sizes):
-        yield 3
+    return sizes is not None and present(node.inputs[0]).shape.is_ranked and _is_of_unranked(sizes)
 
 
 def _is_of_unranked(sizes: Symbol) -> bool:
@@ -293,11 +288,11 @@ def _state_count(graph: Graph, node: Node, place: int) -> Symbol:
 
 RESIZED = operand_workaround(
     "Resize to sizes of a tensor of unknown rank",
-    "Resize with computed sizes",
     "inference takes sizes of leading axes for none and refuses the model",
     ("Resize",),
-    lambda graph: of_onnx(graph, ("Resize",)),
-    _sizes_of_unranked,
+    matching(_has_unranked_sizes, ("Resize",)),
+    lambda node: (3,),
     _state_count,
     in_standard=True,
+    when="Resize with computed sizes",
 )
