@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.operators.shapes.call import broadcast_shapes
+from graphcore.ir.transform.walk import constant_array
+from graphcore.operators import SHAPES, Trait, having
+from graphcore.operators.shapes.call import OperatorCall, Rule, broadcast, broadcast_shapes, same, shapes_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 
 def emit(
     op_type: str, *inputs: Symbol | None, dtype: DType | None = None, shape: Shape | None = None, **attributes: Any
 ) -> Symbol:
-    """Emit an ONNX operator with one output, by default with the first operand's dtype and the broadcast shape."""
+    """Emit an ONNX operator with one output, by default of the dtype and the shape that the operator gives."""
+    graph = next(s for s in inputs if s is not None).graph
+    return graph.build.emit(op_type, inputs, result_type(op_type, inputs, attributes, dtype, shape), attributes)
+
+
+_DTYPES = {
+    **dict.fromkeys(having(Trait.POSITIONS) - having(Trait.SELECTS), DType.int64),
+    **dict.fromkeys(having(Trait.COMPARES) | {"IsFinite", "IsInf", "IsNaN"}, DType.bool),
+}
+"""The dtypes of results that do not have the dtype of an operand."""
+
+
+def result_type(
+    op_type: str,
+    inputs: Sequence[Symbol | None],
+    attributes: Mapping[str, Any],
+    dtype: DType | None = None,
+    shape: Shape | None = None,
+) -> TensorType:
+    """Return the type of the result of an ONNX operator: by its shape rule, or the broadcast shape if it has none."""
     operands = [s for s in inputs if s is not None]
-    out = tensor_type(dtype or operands[0].dtype, _joint([s.shape for s in operands]) if shape is None else shape)
-    return operands[0].graph.build.emit(op_type, inputs, out, attributes)
+    if dtype is None:
+        dtype = _DTYPES.get(op_type) or operands[1 if op_type == "Where" else 0].dtype
+    if shape is None:
+        rule = SHAPES.get(op_type, broadcast)
+        if rule is same:
+            shape = operands[0].shape
+        elif rule is not broadcast:
+            shape = _by_rule(rule, inputs, attributes)
+    return tensor_type(dtype, _joint([s.shape for s in operands]) if shape is None else shape)
+
+
+def _by_rule(rule: Rule, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Shape | None:
+    """Return the shape of a result by the constants among the operands; None if the rule does not tell it."""
+
+    def array(position: int) -> Any:
+        return constant_array(inputs[position]) if position < len(inputs) else None
+
+    def value(position: int) -> Any:
+        numbers = array(position)
+        if numbers is None or numbers.ndim > 1 or numbers.dtype.kind not in "iub":
+            return None
+        return tuple(numbers.tolist()) if numbers.ndim else int(numbers)
+
+    call = OperatorCall([s if s is None else s.shape for s in inputs], attributes, 1, value, array)
+    try:
+        shapes = shapes_of(rule, call)
+    except ValueError:  # of dims that contradict each other, which imported models may declare
+        return Shape.unknown()
+    return None if shapes is None else shapes[0]
 
 
 def _joint(shapes: Sequence[Shape]) -> Shape:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
+from graphcore.build.primitives import result_type
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import constant_array
-from graphcore.operators.shapes.call import broadcast_shapes
+from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.targets.legality import Legality
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
+
+_ELEMENTWISE = having(Trait.ELEMENTWISE)
 
 LegalNode = Callable[[Node, tuple[Symbol | None, ...]], tuple[Symbol, ...]]
 """A function that legalises a node on new operands."""
@@ -105,7 +107,7 @@ class Builder:
         self.native_cast = self.casts.native
         self.selection = selection
         self._retyped: dict[tuple[TensorType, DType], TensorType] = {}
-        self._broadcasts: dict[tuple[Any, ...], TensorType] = {}
+        self._elementwise: dict[tuple[Any, ...], TensorType] = {}
         self._views: dict[tuple[int, DType], Symbol] = {}
 
     def op(
@@ -116,8 +118,10 @@ class Builder:
         shape: Shape | None = None,
         **attributes: Any,
     ) -> Symbol:
-        """Build a legalised operator with one output. Its type defaults to the first operand's, broadcast."""
-        return self.selection.legal(self, OpCall(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
+        """Build a legalised operator with one output, by default of the dtype and the shape that the operator gives."""
+        return self.selection.legal(
+            self, OpCall(op_type, inputs, (self._type(op_type, inputs, attributes, dtype, shape),), attributes)
+        )[0]
 
     def native(
         self,
@@ -128,7 +132,7 @@ class Builder:
         **attributes: Any,
     ) -> Symbol:
         """Build an operator with one output by its kernel, exact or not, unless the target has none."""
-        types = (self._type(inputs, dtype, shape),)
+        types = (self._type(op_type, inputs, attributes, dtype, shape),)
         if self.rules.decomposes:
             folded = fold(self.graph, op_type, inputs, types, attributes)
             if folded is not None:
@@ -189,23 +193,21 @@ class Builder:
             result = self._retyped[key] = tensor_type(dtype, type_.shape)
         return result
 
-    def _type(self, inputs: Sequence[Symbol | None], dtype: DType | None, shape: Shape | None) -> TensorType:
-        operands = [s for s in inputs if s is not None]
-        if shape is not None:
-            return tensor_type(dtype or operands[0].dtype, shape)
-        key = (dtype, *[s.type for s in operands])
-        result = self._broadcasts.get(key)
+    def _type(
+        self,
+        op_type: str,
+        inputs: Sequence[Symbol | None],
+        attributes: Mapping[str, Any],
+        dtype: DType | None,
+        shape: Shape | None,
+    ) -> TensorType:
+        if shape is not None or op_type not in _ELEMENTWISE:
+            return result_type(op_type, inputs, attributes, dtype, shape)
+        key = (op_type, dtype, *[None if s is None else s.type for s in inputs])
+        result = self._elementwise.get(key)
         if result is None:
-            result = self._broadcasts[key] = tensor_type(dtype or operands[0].dtype, _broadcast(operands))
+            result = self._elementwise[key] = result_type(op_type, inputs, attributes, dtype)
         return result
-
-
-def _broadcast(operands: Sequence[Symbol]) -> Shape:
-    try:
-        return broadcast_shapes([s.shape for s in operands])
-    except ValueError:  # of two names for one dim, which imported models may have
-        rank = max(s.rank for s in operands)
-        return _shape([Dim.dynamic()] * rank)
 
 
 # Constant folding while lowering, and operands that have no effect.

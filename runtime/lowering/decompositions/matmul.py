@@ -155,9 +155,7 @@ def sign_int64(b: Builder, call: OpCall) -> Replacement:
     """Compute Sign of int64, for which the kernel returns -1 from 2^31 to 2^32 - 1."""
     (x,) = call.inputs
     zero = b.scalar(0, DType.int64)
-    above, below = (
-        b.native_cast(b.native(test, x, zero, dtype=DType.bool), DType.int64) for test in ("Greater", "Less")
-    )
+    above, below = (b.native_cast(b.native(test, x, zero), DType.int64) for test in ("Greater", "Less"))
     return b.native("Sub", above, below)
 
 
@@ -246,7 +244,7 @@ def _as_column(b: Builder, scale: Symbol, is_left: bool) -> Symbol:
     """Return scales of the rows of a left factor as a column; those of the columns of a right one broadcast already."""
     if scale.rank != 1 or scale.shape[0] == 1 or not is_left:
         return scale
-    return b.op("Unsqueeze", scale, b.vector([-1]), shape=_shape([scale.shape[0], Dim(1)]))
+    return b.op("Unsqueeze", scale, b.vector([-1]))
 
 
 def convolve(b: Builder, call: OpCall) -> Replacement:
@@ -255,12 +253,11 @@ def convolve(b: Builder, call: OpCall) -> Replacement:
     x_zero, zero = (*zeros, None, None)[:2]
     if zero is None or not zero.rank or zero.shape[0] == 1:
         return None
-    shape = _shape([zero.shape[0], *[Dim(1)] * (filters.rank - 1)])
-    column = b.op("Reshape", zero, b.vector([-1] + [1] * (filters.rank - 1)), shape=shape)
+    column = b.op("Reshape", zero, b.vector([-1] + [1] * (filters.rank - 1)))
     centred = b.op("Sub", b.cast(filters, _I32), b.cast(column, _I32))
     wide = b.cast(x, _I32)
     if x_zero is not None:
-        point = b.op("Reshape", x_zero, b.vector([1] * x.rank), shape=_shape([Dim(1)] * x.rank))
+        point = b.op("Reshape", x_zero, b.vector([1] * x.rank))
         wide = b.op("Sub", wide, b.cast(point, _I32), shape=x.shape)
     return b.op("Conv", wide, centred, dtype=_I32, shape=call.shape, **call.attributes)
 

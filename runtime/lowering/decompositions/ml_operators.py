@@ -308,16 +308,15 @@ def _by_leaves(b: Builder, call: OpCall, trees: dict[str, Any], weights: Array, 
     rows = call.shape[0] if call.shape.is_ranked and call.types[0].rank == 2 else Dim.dynamic()
     leaf = np.arange(len(weights), dtype=np.float64)
     trees |= {"target_ids": trees["target_treeids"], "target_weights_as_tensor": leaf, "n_targets": count}
-    each = _shape([rows, Dim(count), Dim(1)])
     leaf_indices = b.emit("TreeEnsembleRegressor", (x,), tensor_type(_F32, _shape([rows, Dim(count)])), trees, DOMAIN)
-    leaf_indices = b.op("Unsqueeze", b.cast(leaf_indices, _I64), b.vector([2]), shape=each)
-    terms = b.op("Gather", b.constant(weights, _F64), leaf_indices, dtype=_F64, shape=each)
+    leaf_indices = b.op("Unsqueeze", b.cast(leaf_indices, _I64), b.vector([2]))
+    terms = b.op("Gather", b.constant(weights, _F64), leaf_indices)
     aggregate = _AGGREGATES[attributes.get("aggregate_function", 1)]
     is_own = None
     if width > 1:
-        target = b.op("Gather", b.constant(targets, _I64), leaf_indices, dtype=_I64, shape=each)
+        target = b.op("Gather", b.constant(targets, _I64), leaf_indices)
         every = b.constant(np.arange(width).reshape(1, 1, width), _I64)
-        is_own = b.op("Equal", target, every, dtype=DType.bool, shape=_shape([rows, Dim(count), Dim(width)]))
+        is_own = b.op("Equal", target, every)
         neutral = b.scalar({"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0), _F64)
         terms = b.op("Where", is_own, terms, neutral, dtype=_F64, shape=is_own.shape)
     if aggregate in ("MIN", "MAX"):
@@ -386,12 +385,10 @@ def _feature_vectorizer(b: Builder, call: OpCall) -> Replacement:
     counts = call.attributes.get("inputdimensions") or ()
     if len(counts) != len(call.inputs):
         return None  # the kernel raises an error
-    rows = call.shape[0] if call.shape.is_ranked and call.types[0].rank == 2 else Dim.dynamic()
     parts = []
     for x, count in zip(call.inputs, counts, strict=True):
-        wide = b.op("Pad", b.cast(_in_rows(b, x), _F32), b.vector([0, 0, 0, count]), shape=_shape([rows, _ANY_DIM]))
-        cut = _shape([rows, Dim(count)])
-        parts.append(b.op("Slice", wide, b.vector([0]), b.vector([count]), b.vector([1]), shape=cut))
+        wide = b.op("Pad", b.cast(_in_rows(b, x), _F32), b.vector([0, 0, 0, count]))
+        parts.append(b.op("Slice", wide, b.vector([0]), b.vector([count]), b.vector([1])))
     return b.op("Concat", *parts, shape=call.shape, axis=1)
 
 
@@ -399,21 +396,20 @@ def _in_rows(b: Builder, x: Symbol) -> Symbol:
     """Return a tensor with two axes: a vector is one row, and axes after the first are flattened."""
     shape = x.shape
     if shape.is_ranked and len(shape) > 1:
-        return b.op("Flatten", x, shape=_shape([shape[0], _ANY_DIM]), axis=1)
+        return b.op("Flatten", x, axis=1)
     if shape.is_ranked:
-        return b.op("Reshape", x, b.vector([1, -1]), shape=_shape([Dim(1), _ANY_DIM]))
+        return b.op("Reshape", x, b.vector([1, -1]))
     sizes = shape_of(b, x)
     first = b.op("Slice", sizes, b.vector([0]), b.vector([1]), shape=_shape([Dim(1)]))
-    others = b.op("Slice", sizes, b.vector([1]), b.vector([_MAX_AXES]), shape=_shape([_ANY_DIM]))
-    others = b.op("ReduceProd", others, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
-    is_row = b.op("Equal", shape_of(b, sizes), b.vector([1]), dtype=DType.bool)
+    others = b.op("Slice", sizes, b.vector([1]), b.vector([_MAX_AXES]))
+    others = b.op("ReduceProd", others, b.vector([0]), keepdims=1)
+    is_row = b.op("Equal", shape_of(b, sizes), b.vector([1]))
     rows = b.op("Where", is_row, b.vector([1]), first)
     columns = b.op("Where", is_row, first, others)
     two = b.op("Concat", rows, columns, shape=_shape([Dim(2)]), axis=0)
-    return b.op("Reshape", x, two, shape=_shape([_ANY_DIM, _ANY_DIM]), allowzero=1)
+    return b.op("Reshape", x, two, allowzero=1)
 
 
-_ANY_DIM = Dim.dynamic()
 _MAX_AXES = 64
 
 _WHOLE = frozenset({_I32, _I64})

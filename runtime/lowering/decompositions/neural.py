@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.errors import GraphError
+from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import nan_along
@@ -34,14 +35,12 @@ def hardmax(b: Builder, call: OpCall) -> Replacement:
     """
     (x,) = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
-    reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
     filled = x
     if not x.shape[axis].is_static or not int(x.shape[axis]):
         pads = b.vector([*[0] * x.rank, *[int(a == axis) for a in range(x.rank)]])
-        longer = _shape([d + 1 if a == axis else d for a, d in enumerate(x.shape)])
-        filled = b.op("Pad", x, pads, b.scalar(float("-inf"), x.dtype), shape=longer, mode="constant")
-    place = b.op("ArgMax", filled, dtype=DType.int64, shape=reduced_shape, axis=axis, keepdims=1)
-    is_maximum = b.op("Equal", places(b, x, axis), place, dtype=DType.bool, shape=x.shape)
+        filled = b.op("Pad", x, pads, b.scalar(float("-inf"), x.dtype), mode="constant")
+    place = b.op("ArgMax", filled, axis=axis, keepdims=1)
+    is_maximum = b.op("Equal", places(b, x, axis), place, shape=x.shape)
     return b.native_cast(is_maximum, x.dtype)
 
 
@@ -53,9 +52,7 @@ def response_normalization(b: Builder, call: OpCall) -> Replacement:
     after = np.asarray(size - 1 - (size - 1) // 2, np.int64)
     unpadded = [0] * (x.rank - 2)
     pads = vector(b, [0, before, *unpadded, 0, after, *unpadded])
-    longer = _shape([x.shape[0], x.shape[1] + (size - 1), *x.shape[2:]])
-    squares = b.op("Mul", x, x)
-    squares = b.op("Pad", squares, pads, b.scalar(0.0, x.dtype), shape=longer, mode="constant")
+    squares = b.op("Pad", b.op("Mul", x, x), pads, b.scalar(0.0, x.dtype), mode="constant")
     window = Window(np.asarray(size, np.int64), 1, 1, before, after)
     sums = total(b, unfolded(b, squares, 1, window), 2)
     share = b.op("Mul", sums, b.scalar(call.attributes.get("alpha", 1e-4) / size, x.dtype), shape=x.shape)
@@ -80,10 +77,9 @@ def one_hot(b: Builder, call: OpCall) -> Replacement:
     if indices.dtype is whole and depth.dtype is whole and values.dtype in (whole, DType.float32):
         return None
     indices, depth = (b.cast(s, whole) for s in (indices, depth))
-    shape = call.shape
-    marks = b.native(call.op, indices, depth, b.vector([0, 1]), dtype=whole, shape=shape, **call.attributes)
-    off, on = (b.op("Gather", values, b.scalar(i, whole), dtype=values.dtype, shape=_shape([]), axis=0) for i in (0, 1))
-    return b.op("Where", b.native_cast(marks, DType.bool), on, off, dtype=values.dtype, shape=shape)
+    marks = b.native(call.op, indices, depth, b.vector([0, 1]), shape=call.shape, **call.attributes)
+    off, on = (b.op("Gather", values, b.scalar(i, whole), axis=0) for i in (0, 1))
+    return b.op("Where", b.native_cast(marks, DType.bool), on, off, shape=call.shape)
 
 
 def shrink(b: Builder, call: OpCall) -> Replacement:
@@ -181,42 +177,34 @@ def determinant(b: Builder, call: OpCall) -> Replacement:
     (x,) = call.inputs
     if not x.shape[-1].is_static or not int(x.shape[-1]):
         return None
-    front, dtype = x.shape[:-2], x.dtype
     product = None
-    one, zero = b.scalar(1.0, dtype), b.scalar(0.0, dtype)
+    one, zero = b.scalar(1.0, x.dtype), b.scalar(0.0, x.dtype)
     for rows_left in range(int(x.shape[-1]), 0, -1):
-        column = b.op("Gather", x, b.scalar(0, DType.int64), shape=_shape([*front, Dim(rows_left)]), axis=-1)
-        single = _shape([*front, Dim(1)])
-        place = b.op("ArgMax", b.op("Abs", column), dtype=DType.int64, shape=single, axis=-1, keepdims=1)
-        pivot = b.op("GatherElements", column, place, shape=single, axis=-1)
-        odd = b.op("Equal", b.op("Mod", place, b.scalar(2, DType.int64)), b.scalar(1, DType.int64), dtype=DType.bool)
-        factor = b.op("Where", odd, b.op("Neg", pivot), pivot, dtype=dtype)
+        column = b.op("Gather", x, b.scalar(0, DType.int64), axis=-1)
+        place = b.op("ArgMax", b.op("Abs", column), axis=-1, keepdims=1)
+        pivot = b.op("GatherElements", column, place, axis=-1)
+        odd = b.op("Equal", b.op("Mod", place, b.scalar(2, DType.int64)), b.scalar(1, DType.int64))
+        factor = b.op("Where", odd, b.op("Neg", pivot), pivot)
         product = factor if product is None else b.op("Mul", product, factor)
         if rows_left == 1:
             break
         # The other rows: those before the pivot's stay, the others move up by one.
         rows = symbol(b, np.arange(rows_left - 1, dtype=np.int64))
-        moved = b.op("Less", rows, place, dtype=DType.bool, shape=_shape([*front, Dim(rows_left - 1)]))
-        rows = b.op("Where", moved, rows, b.op("Add", rows, b.scalar(1, DType.int64)), dtype=DType.int64)
-        others = _rows(b, x, rows, rows_left, rows_left - 1)
-        chosen = _rows(b, x, place, rows_left, 1)
-        none = b.op("Equal", pivot, zero, dtype=DType.bool)
-        divisor = b.op("Where", none, one, pivot, dtype=dtype)
-        heads = b.op("Gather", others, b.scalar(0, DType.int64), shape=_shape([*front, Dim(rows_left - 1)]), axis=-1)
-        shares = b.op("Div", heads, divisor)
-        shares = b.op("Unsqueeze", shares, b.vector([-1]), shape=_shape([*shares.shape, Dim(1)]))
+        rows = b.op("Where", b.op("Less", rows, place), rows, b.op("Add", rows, b.scalar(1, DType.int64)))
+        others, chosen = (_rows(b, x, at, rows_left) for at in (rows, place))
+        divisor = b.op("Where", b.op("Equal", pivot, zero), one, pivot)
+        heads = b.op("Gather", others, b.scalar(0, DType.int64), axis=-1)
+        shares = b.op("Unsqueeze", b.op("Div", heads, divisor), b.vector([-1]))
         rest = b.op("Sub", others, b.op("Mul", shares, chosen))
-        ends = (b.vector([1]), b.vector([rows_left]), b.vector([-1]))
-        x = b.op("Slice", rest, *ends, shape=_shape([*front, Dim(rows_left - 1), Dim(rows_left - 1)]))
+        x = b.op("Slice", rest, b.vector([1]), b.vector([rows_left]), b.vector([-1]))
     assert product is not None
     return b.op("Squeeze", product, b.vector([-1]), shape=call.shape)
 
 
-def _rows(b: Builder, x: Any, rows: Any, columns: int, count: int) -> Any:
-    shape = _shape([*x.shape[:-2], Dim(count), Dim(columns)])
-    index = b.op("Unsqueeze", rows, b.vector([-1]), shape=_shape([*rows.shape, Dim(1)]))
+def _rows(b: Builder, x: Symbol, rows: Symbol, columns: int) -> Symbol:
+    index = b.op("Unsqueeze", rows, b.vector([-1]))
     wide = b.op("Mul", b.op("Add", index, b.scalar(0, DType.int64)), symbol(b, np.ones(columns, np.int64)))
-    return b.op("GatherElements", x, wide, shape=shape, axis=-2)
+    return b.op("GatherElements", x, wide, axis=-2)
 
 
 # Activations whose kernels are less accurate than docs/numbers.md promises.

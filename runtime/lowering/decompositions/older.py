@@ -89,19 +89,17 @@ def divide_uint64(b: Builder, call: OpCall) -> Replacement:
     """
     x = call.inputs[0]
     dividend, divisor = (b.cast(s, _I64) for s in call.inputs)
-    shape = call.shape
     zero, one = b.scalar(0, _I64), b.scalar(1, _I64)
-    large = b.native("Less", divisor, zero, dtype=_BOOL)
-    is_zero = b.native("Equal", divisor, zero, dtype=_BOOL)
-    unsafe = b.native("Or", large, is_zero)
+    is_zero = b.native("Equal", divisor, zero)
+    unsafe = b.native("Or", b.native("Less", divisor, zero), is_zero)
     upper = b.cast(b.native("BitShift", x, b.scalar(1, _U64), direction="RIGHT"), _I64)
-    near = b.native("Div", upper, b.native("Where", unsafe, one, divisor, dtype=_I64), shape=shape)
-    near = b.native("Where", unsafe, zero, b.native("Add", near, near), dtype=_I64, shape=shape)
-    rest = b.native("Sub", dividend, b.native("Mul", near, divisor), shape=shape)
+    near = b.native("Div", upper, b.native("Where", unsafe, one, divisor))
+    near = b.native("Where", unsafe, zero, b.native("Add", near, near))
+    rest = b.native("Sub", dividend, b.native("Mul", near, divisor))
     highest = b.scalar(-(1 << 63), _I64)
-    more = b.native("GreaterOrEqual", b.native("Add", rest, highest), b.native("Add", divisor, highest), dtype=_BOOL)
-    more = b.native("And", more, b.native("Not", is_zero), shape=shape)
-    return b.cast(b.native("Add", near, b.native_cast(more, _I64), shape=shape), _U64)
+    more = b.native("GreaterOrEqual", b.native("Add", rest, highest), b.native("Add", divisor, highest))
+    more = b.native("And", more, b.native("Not", is_zero))
+    return b.cast(b.native("Add", near, b.native_cast(more, _I64), shape=call.shape), _U64)
 
 
 def floor_or_ceil(b: Builder, call: OpCall) -> Replacement:
@@ -331,17 +329,13 @@ def extreme(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement
         return replacement
     if x.dtype is _BOOL:  # newer kernels refuse empty axes of bools, but not of bytes
         return compute_in(b, DType.uint8, call)
-    result = (
-        replacement
-        if isinstance(replacement, Symbol)
-        else b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
-    )
-    has_no_elements = b.op(
-        "Equal", _one_unless_empty(b, [size_of(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
-    )
-    has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]), shape=_shape([]))
+    result = replacement
+    if not isinstance(result, Symbol):
+        result = b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
+    has_no_elements = b.op("Equal", _one_unless_empty(b, [size_of(b, x, axis) for axis in axes]), b.vector([0]))
+    has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]))
     value = b.scalar(x.dtype.min if call.op == "ReduceMax" else x.dtype.max, x.dtype)
-    return b.op("Where", has_no_elements, value, result, dtype=x.dtype, shape=call.shape)
+    return b.op("Where", has_no_elements, value, result, shape=call.shape)
 
 
 def _possibly_empty(x: Symbol, axes: Iterable[int]) -> list[int]:
@@ -373,9 +367,7 @@ def padded(b: Builder, x: Symbol, missing: Mapping[int, Symbol], rank: int | Non
         for axis, count in missing.items():
             fill_shape = b.op("ScatterElements", shape_of(b, x), b.vector([axis]), count)
             wide = with_elements(x.type, [axis])
-            fill = b.op(
-                "Expand", b.constant(np.array([""], object), x.dtype), fill_shape, dtype=x.dtype, shape=wide.shape
-            )
+            fill = b.op("Expand", b.constant(np.array([""], object), x.dtype), fill_shape, shape=wide.shape)
             x = b.op("Concat", x, fill, shape=wide.shape, axis=axis)
         return x
     parts = [missing.get(axis, b.vector([0])) for axis in range(rank)]

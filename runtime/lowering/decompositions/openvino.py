@@ -7,9 +7,7 @@ from functools import partial
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import neural, reductions
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape
 
 F32 = DType.float32
 STAY: tuple[tuple[str, DType], ...] = (("Where", F32), ("ReduceSum", DType.int64))
@@ -45,12 +43,10 @@ def extreme(b: Builder, call: OpCall) -> Replacement:
     result, *others = call.inputs
     for other in others:
         pair = (other, result) if call.op == "Min" else (result, other)
-        chosen = b.native("Less", *pair, dtype=DType.bool)
-        unknown = b.native("Not", b.native("Equal", other, other, dtype=DType.bool))
-        other_wins = b.native("Or", chosen, unknown)
-        is_number = b.native("Equal", result, result, dtype=DType.bool)
-        shape = b.native("Add", result, other).shape
-        result = b.native("Where", b.native("And", other_wins, is_number), other, result, dtype=F32, shape=shape)
+        unknown = b.native("Not", b.native("Equal", other, other))
+        other_wins = b.native("Or", b.native("Less", *pair), unknown)
+        is_number = b.native("Equal", result, result)
+        result = b.native("Where", b.native("And", other_wins, is_number), other, result)
     return result if others else b.op("Identity", result)
 
 
@@ -81,8 +77,6 @@ def softmax(b: Builder, call: OpCall) -> Replacement:
     """Compute Softmax with whole rows of NaN: for a NaN or an infinity the kernel returns one NaN."""
     (x,) = call.inputs
     result = b.native(call.op, x, **call.attributes)
-    axis = call.attributes.get("axis", -1)
-    reduced_shape = _shape([Dim(1) if a == axis % x.rank else d for a, d in enumerate(x.shape)])
-    total = b.native("ReduceSum", result, b.vector([axis]), shape=reduced_shape, keepdims=1)
-    is_number = b.native("Equal", total, total, dtype=DType.bool)
-    return b.native("Where", is_number, result, b.scalar(float("nan"), F32), dtype=F32, shape=x.shape)
+    total = b.native("ReduceSum", result, b.vector([call.attributes.get("axis", -1)]), keepdims=1)
+    is_number = b.native("Equal", total, total)
+    return b.native("Where", is_number, result, b.scalar(float("nan"), F32), shape=x.shape)

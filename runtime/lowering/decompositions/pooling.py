@@ -118,8 +118,7 @@ def _max_and_places(
     flat = reshape(b, cols, [*front, times(b, [w.size for w in axis_windows]), *places])
     best = reduced(b, "ReduceMax", flat, [2])
     # The position of each element of a window; padding has none, and is never chosen.
-    reduced_shape = dims([*front, 1, *places])
-    at = b.op("ArgMax", flat, dtype=DType.int64, shape=reduced_shape, axis=2, keepdims=1)
+    at = b.op("ArgMax", flat, axis=2, keepdims=1)
     sizes = lengths(b, x, range(2, x.rank))
     where: Number = np.asarray(0, np.int64)
     step: Number = np.asarray(1, np.int64)
@@ -132,8 +131,7 @@ def _max_and_places(
         grown = calculate(b, "Add", grown, axis_windows[axis].tail)
         taps = calculate(b, "Sub", table(b, grown, axis_windows[axis]), axis_windows[axis].before)  # [places, size]
         spread = [1] * (2 * count)
-        rows = symbol(b, taps)
-        rows = b.op("Transpose", rows, shape=_shape([rows.shape[1], rows.shape[0]]), perm=[1, 0])
+        rows = b.op("Transpose", symbol(b, taps), perm=[1, 0])
         spread[axis], spread[count + axis] = -1, 0
         target = vector(
             b, [*[1] * axis, axis_windows[axis].size, *[1] * (count - 1), places[axis], *[1] * (count - 1 - axis)]
@@ -144,7 +142,7 @@ def _max_and_places(
     every = reshape(b, symbol(b, where), [1, 1, times(b, [w.size for w in axis_windows]), *places])
     spread_shape = vector(b, [*front, times(b, [w.size for w in axis_windows]), *places])
     every = b.op("Expand", every, spread_shape, shape=flat.shape)
-    chosen = b.op("GatherElements", every, at, shape=reduced_shape, axis=2)
+    chosen = b.op("GatherElements", every, at, axis=2)
     chosen = b.op("Squeeze", chosen, b.vector([2]), shape=shape)
     batch = reshaped(b, count_up(b, times(b, front)), [-1])
     first = reshape(b, symbol(b, calculate(b, "Mul", batch, times(b, sizes))), [*front, *[1] * count])

@@ -104,21 +104,15 @@ def multinomial(b: Builder, call: OpCall) -> Replacement:
     drawn = b.op("Mul", _unit(b, drawn_sizes, call.attributes, F64, drawn_shape), total, shape=drawn_shape)
     drawn = b.op("Unsqueeze", drawn, b.vector([2]), shape=_shape([*drawn_shape, Dim(1)]))
     sums = b.op("Unsqueeze", sums, b.vector([1]), shape=_shape([rows, Dim(1), fewer[1]]))
-    whole = _shape([*drawn_shape, fewer[1]])
-    passed = b.op("LessOrEqual", sums, drawn, dtype=DType.bool, shape=whole)
-    ones = b.cast(passed, F64)
+    ones = b.cast(b.op("LessOrEqual", sums, drawn), F64)
     indices = b.op("ReduceSum", ones, b.vector([2]), shape=drawn_shape, keepdims=0)
     return b.cast(indices, call.types[0].dtype)
 
 
 def _places(b: Builder, shape: Symbol, attributes: dict[str, Any]) -> Places:
     sizes = b.array_of(shape)
-    if sizes is not None:
-        count, line = b.scalar(int(np.prod(sizes)), _I64), _shape([Dim(int(np.prod(sizes)))])
-    else:
-        count = b.native("ReduceProd", shape, dtype=_I64, shape=_shape([]), keepdims=0)
-        line = _shape([Dim.dynamic()])
-    place = b.op("Range", b.scalar(0, _I64), count, b.scalar(1, _I64), dtype=_I64, shape=line)
+    count = b.native("ReduceProd", shape, keepdims=0) if sizes is None else b.scalar(int(np.prod(sizes)), _I64)
+    place = b.op("Range", b.scalar(0, _I64), count, b.scalar(1, _I64))
     return Places(b.cast(place, U32), _keys(b, attributes.get("seed")))
 
 
@@ -132,12 +126,11 @@ def _keys(b: Builder, seed: float | None) -> tuple[Symbol, Symbol]:
     types = [ones.type, tensor_type(DType.bool, ones.shape)]
     operands = (ones, b.scalar(0.5, F32), b.scalar(True, DType.bool))
     _, drawn = b.emit_many("Dropout", operands, types)
-    pairs = b.native("Reshape", drawn, b.vector([2, 32]), shape=_shape([Dim(2), Dim(32)]))
+    pairs = b.native("Reshape", drawn, b.vector([2, 32]))
     values = b.constant(np.array([1 << i for i in range(32)], np.float64), F64)
-    worth = b.native("Mul", b.native_cast(pairs, F64), values, shape=_shape([Dim(2), Dim(32)]))
-    sums = b.native("ReduceSum", worth, b.vector([1]), shape=_shape([Dim(2)]), keepdims=0)
+    sums = b.native("ReduceSum", b.native("Mul", b.native_cast(pairs, F64), values), b.vector([1]), keepdims=0)
     keys = b.native_cast(b.native_cast(sums, _I64), U32)
-    first, second = (b.native("Gather", keys, b.scalar(i, _I64), dtype=U32, shape=_shape([]), axis=0) for i in (0, 1))
+    first, second = (b.native("Gather", keys, b.scalar(i, _I64), axis=0) for i in (0, 1))
     return first, second
 
 

@@ -29,9 +29,7 @@ from graphcore.types.tensor_types import _shape, tensor_type
 
 def where_bool(b: Builder, call: OpCall) -> Replacement:
     condition, x, y = call.inputs
-    return b.native(
-        "Or", b.native("And", condition, x), b.native("And", b.native("Not", condition), y), shape=call.shape
-    )
+    return b.native("Or", b.native("And", condition, x), b.native("And", b.native("Not", condition), y))
 
 
 def where_bits(b: Builder, call: OpCall) -> Replacement:
@@ -215,10 +213,8 @@ def reverse(b: Builder, call: OpCall) -> Replacement:
     x, lengths = call.inputs
     safe_lengths = lengths
     if not x.type.shape.is_ranked and b.rules.has_trap(REVERSED_ONE_AXIS):
-        second = b.op("Gather", b.op("Shape", x, dtype=DType.int64), b.vector([1]), dtype=DType.int64)
-        safe_lengths = b.op(
-            "Add", safe_lengths, b.op("Mul", second, b.vector([0]), shape=_shape([Dim(1)])), shape=lengths.shape
-        )
+        second = b.op("Gather", shape_of(b, x), b.vector([1]), axis=0)
+        safe_lengths = b.op("Add", lengths, b.op("Mul", second, b.vector([0])), shape=lengths.shape)
     array = b.array_of(lengths)
     if b.rules.has_trap(REVERSED_EMPTY) and (array is None or not (array > 0).all()):
         size = older.size_of(b, x, call.attributes.get("time_axis", 0))

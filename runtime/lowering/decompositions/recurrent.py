@@ -76,11 +76,9 @@ def _run(
         new_h, new_c = cell(now, h, c)
         output = new_h
         if ends is not None:
-            goes = b.op("Less", b.scalar(step, ends.dtype), ends, dtype=DType.bool)
-            output = b.op("Where", goes, new_h, b.scalar(0.0, x.dtype), dtype=x.dtype, shape=new_h.shape)
-            new_h, new_c = (
-                b.op("Where", goes, new, old, dtype=x.dtype, shape=new.shape) for new, old in ((new_h, h), (new_c, c))
-            )
+            goes = b.op("Less", b.scalar(step, ends.dtype), ends)
+            output = b.op("Where", goes, new_h, b.scalar(0.0, x.dtype))
+            new_h, new_c = (b.op("Where", goes, new, old) for new, old in ((new_h, h), (new_c, c)))
         outputs.append(output)
         h, c = new_h, new_c
     return outputs[::-1] if backward else outputs, h, c
@@ -112,14 +110,12 @@ class _Cell:
     def _gates(self, x: Symbol, count: int) -> list[Any]:
         n = self._hidden
         ends = [(self._b.vector([i * n]), self._b.vector([(i + 1) * n])) for i in range(count)]
-        shape = _shape([Dim(n), *x.shape[1:]])
-        return [self._b.op("Slice", x, *pair, self._b.vector([0]), shape=shape) for pair in ends]
+        return [self._b.op("Slice", x, *pair, self._b.vector([0])) for pair in ends]
 
     def zeros(self, x: Symbol) -> Symbol:
         b = self._b
-        first = b.op("Gather", x, b.scalar(0, DType.int64), shape=x.shape[1:], axis=0)
-        size = b.op("Shape", first, dtype=DType.int64, shape=_shape([Dim(1)]), start=0, end=1)
-        target = b.op("Concat", size, b.vector([self._hidden]), shape=_shape([Dim(2)]), axis=0)
+        first = b.op("Gather", x, b.scalar(0, DType.int64), axis=0)
+        target = b.op("Concat", b.op("Shape", first, start=0, end=1), b.vector([self._hidden]), axis=0)
         return b.op("Expand", b.scalar(0.0, x.dtype), target, shape=self._state)
 
     def _linear(self, x: Symbol, weights: Symbol, bias: Symbol | None) -> Symbol:
@@ -183,9 +179,8 @@ def _part(b: Builder, x: Symbol | None, direction: int) -> Any:
 
 
 def _stack(b: Builder, parts: list[Symbol]) -> Symbol:
-    each = [b.op("Unsqueeze", p, b.vector([0]), shape=_shape([Dim(1), *p.shape])) for p in parts]
-    shape = _shape([Dim(len(parts)), *parts[0].shape])
-    return each[0] if len(each) == 1 else b.op("Concat", *each, shape=shape, axis=0)
+    each = [b.op("Unsqueeze", p, b.vector([0])) for p in parts]
+    return each[0] if len(each) == 1 else b.op("Concat", *each, axis=0)
 
 
 # Recurrent networks of empty operands: onnxruntime's crash, or return uninitialised memory.

@@ -30,8 +30,7 @@ def sum_integers(b: Builder, call: OpCall) -> Replacement:
     if last.is_static:
         ones = b.constant(np.ones((int(last), 1), x.dtype.numpy), x.dtype)
     else:
-        count = b.native("Shape", flat, dtype=DType.int64, shape=_shape([Dim(1)]), start=-1)
-        column = b.native("Concat", count, b.vector([1]), shape=_shape([Dim(2)]), axis=0)
+        column = b.native("Concat", b.native("Shape", flat, start=-1), b.vector([1]), axis=0)
         filled = np.ones(1, x.dtype.numpy)
         ones = b.native("ConstantOfShape", column, dtype=x.dtype, shape=_shape([last, Dim(1)]), value=filled)
     total = b.op("MatMul", flat, ones, shape=_shape([*flat.shape[:-1], Dim(1)]))
@@ -54,8 +53,7 @@ def product_integers(b: Builder, call: OpCall) -> Replacement:
 def _prepend(b: Builder, flat: Symbol, number: float) -> Symbol:
     """Prepend a number along the last axis, so that it is not empty."""
     pads = b.vector([0] * (flat.rank - 1) + [1] + [0] * flat.rank)
-    longer = _shape([*flat.shape[:-1], flat.shape[-1] + 1])
-    return b.native("Pad", flat, pads, b.scalar(number, flat.dtype), shape=longer, mode="constant")
+    return b.native("Pad", flat, pads, b.scalar(number, flat.dtype), mode="constant")
 
 
 def merge_reduced_axes(b: Builder, call: OpCall) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
@@ -69,16 +67,13 @@ def merge_reduced_axes(b: Builder, call: OpCall) -> tuple[Symbol, Callable[[Symb
     remaining = [a for a in range(x.rank) if a not in axes]
     order = [*remaining, *axes]
     if order != list(range(x.rank)):
-        x = b.native("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
+        x = b.native("Transpose", x, perm=order)
     if len(axes) > 1:
         kept_shape = x.shape[: len(remaining)]
         together = x.shape[len(remaining) :].size
-        lengths = b.native(
-            "Shape", x, dtype=DType.int64, shape=_shape([Dim(len(remaining))]), start=0, end=len(remaining)
-        )
-        rest = b.native("Shape", x, dtype=DType.int64, shape=_shape([Dim(len(axes))]), start=len(remaining))
-        one = b.native("ReduceProd", rest, dtype=DType.int64, shape=_shape([Dim(1)]), keepdims=1)
-        target = b.native("Concat", lengths, one, shape=_shape([Dim(len(remaining) + 1)]), axis=0)
+        lengths = b.native("Shape", x, start=0, end=len(remaining))
+        one = b.native("ReduceProd", b.native("Shape", x, start=len(remaining)), keepdims=1)
+        target = b.native("Concat", lengths, one, axis=0)
         if all(d.is_static for d in (*kept_shape, together)):
             target = b.vector([int(d) for d in (*kept_shape, together)])
         x = b.native("Reshape", x, target, shape=_shape([*kept_shape, together]), allowzero=1)

@@ -187,8 +187,7 @@ def _along(
         column = symbol(b, weights)
         trailing = x.rank - 1 - axis
         if trailing:
-            shape = _shape([*column.shape, *[Dim(1)] * trailing])
-            column = b.op("Unsqueeze", column, b.vector(range(2, 2 + trailing)), shape=shape)
+            column = b.op("Unsqueeze", column, b.vector(range(2, 2 + trailing)))
         resized = total(b, b.op("Mul", parts, column, shape=parts.shape), axis + 1)
     if transformation == "tf_crop_and_resize":
         reach = cast(b, last, F64)
@@ -291,16 +290,14 @@ def grid_sample(b: Builder, call: OpCall) -> Replacement:
     first = reshaped(b, calculate(b, "Mul", count_up(b, batch), area), [-1, 1, 1])
     index = symbol(b, calculate(b, "Add", index, first))
     values = gathered(b, pixels, 0, index)
-    shape = values.shape
     if call.attributes.get("padding_mode", "zeros") == "zeros":
-        mask = b.op("Unsqueeze", symbol(b, outside), b.vector([3]), shape=_shape([*index.shape, Dim(1)]))
-        values = b.op("Where", mask, b.scalar(0, x.dtype), values, dtype=x.dtype, shape=shape)
+        mask = b.op("Unsqueeze", symbol(b, outside), b.vector([3]))
+        values = b.op("Where", mask, b.scalar(0, x.dtype), values, shape=values.shape)
     if mode != "nearest":
-        factor = b.op("Unsqueeze", symbol(b, weights), b.vector([3]), shape=_shape([*index.shape, Dim(1)]))
-        values = b.op("Mul", values, factor, shape=shape)
-        sampled = total(b, values, 2)
+        factor = b.op("Unsqueeze", symbol(b, weights), b.vector([3]))
+        sampled = total(b, b.op("Mul", values, factor, shape=values.shape), 2)
     else:
-        sampled = b.op("Squeeze", values, b.vector([2]), shape=_shape([*shape[:2], shape[3]]))
+        sampled = b.op("Squeeze", values, b.vector([2]))
     sampled = reshape(b, transpose(b, sampled, [0, 2, 1]), [batch, channels, *ends])
     sampled = sampled if sampled.dtype is dtype else b.cast(sampled, dtype)
     return b.op("Identity", sampled, shape=call.shape)
@@ -353,8 +350,6 @@ def _reflected(b: Builder, place: Number, low: Number, high: Number) -> Number:
 
 # MaxRoiPool, for which the runtime has a kernel only in models of opset 21 and older.
 
-_ONE = Dim(1)
-
 
 def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxRoiPool: the maximum of each part of each region; 0 if a part has no pixel.
@@ -374,11 +369,8 @@ def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
     filled = []
     for axis, column, parts, missing in ((2, 2, rows, [1, 4]), (3, 1, columns, [1, 2])):
         inside = _inside(b, whole, column, int(parts), x, axis)
-        dims = [count, _ONE, parts, x.shape[2], _ONE] if axis == 2 else [count, _ONE, _ONE, parts, x.shape[3]]
-        mask = b.native("Unsqueeze", inside, b.vector(missing), shape=_shape(dims))
-        shape = _shape([*pooled.shape[:axis], _ONE, *pooled.shape[axis:]])
-        wide = b.op("Unsqueeze", pooled, b.vector([axis]), shape=shape)
-        wide = b.op("Where", mask, wide, b.scalar(-np.inf, dtype), dtype=dtype)
+        mask = b.native("Unsqueeze", inside, b.vector(missing))
+        wide = b.op("Where", mask, b.op("Unsqueeze", pooled, b.vector([axis])), b.scalar(-np.inf, dtype))
         pooled = reduced(b, "ReduceMax", wide, [axis + 1])
         filled.append(b.cast(reduced(b, "ReduceMax", b.cast(mask, DType.uint8), [axis + 1]), DType.bool))
     has_pixels = b.native("And", *filled)
@@ -387,21 +379,17 @@ def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
 
 def _inside(b: Builder, corners: Symbol, column: int, parts: int, x: Symbol, axis: int) -> Symbol:
     """Return a mask of the pixels along the axis in each part of each region: [regions, parts, pixels]."""
-    count, size = corners.shape[0], length(b, x, axis)
-    shape = _shape([count, _ONE, _ONE])
     begin, end = (
-        b.native("Unsqueeze", b.native("Gather", corners, b.vector([c]), shape=shape[:2], axis=1), b.vector([2]),
-                  shape=shape)
+        b.native("Unsqueeze", b.native("Gather", corners, b.vector([c]), axis=1), b.vector([2]))
         for c in (column, column + 2)
-    )  # fmt: skip
+    )
     one = b.scalar(1.0, F64)
     part = b.native("Max", b.native("Add", b.native("Sub", end, begin), one), one)
     part = b.native("Div", part, b.scalar(float(parts), F64))
     numbers = np.arange(parts, dtype=np.float64).reshape(1, -1, 1)
     first = b.native("Add", b.native("Floor", b.native("Mul", part, symbol(b, numbers))), begin)
     last = b.native("Add", b.native("Ceil", b.native("Mul", part, symbol(b, numbers + 1))), begin)
-    pixels = symbol(b, cast(b, count_up(b, size), F64))
-    before = b.native("Less", pixels, first, dtype=DType.bool)
-    shape = _shape([count, Dim(parts), x.shape[axis]])
-    not_after = b.native("Less", pixels, last, dtype=DType.bool, shape=shape)
-    return b.native("And", b.native("Not", before), not_after, shape=shape)
+    pixels = symbol(b, cast(b, count_up(b, length(b, x, axis)), F64))
+    shape = _shape([corners.shape[0], Dim(parts), x.shape[axis]])
+    is_before = b.native("Less", pixels, first)
+    return b.native("And", b.native("Not", is_before), b.native("Less", pixels, last), shape=shape)

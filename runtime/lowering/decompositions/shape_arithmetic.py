@@ -76,8 +76,7 @@ def reshaped(b: Builder, number: Number, shape: Sequence[int]) -> Number:
     """Reshape a vector to dims of 1 and one of -1, so that it broadcasts along an axis."""
     if not isinstance(number, Symbol):
         return number.reshape(shape)
-    size = number.shape.size
-    return b.native("Reshape", number, b.vector(shape), shape=_shape([size if n == -1 else Dim(n) for n in shape]))
+    return b.native("Reshape", number, b.vector(shape))
 
 
 def length(b: Builder, x: Symbol, axis: int) -> Number:
@@ -86,13 +85,12 @@ def length(b: Builder, x: Symbol, axis: int) -> Number:
     if dim.is_static:
         return np.asarray(int(dim), np.int64)
     axis %= x.rank
-    size = b.native("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
-    return b.native("Squeeze", size, b.vector([0]), shape=_shape([]))
+    return b.native("Squeeze", b.native("Shape", x, start=axis, end=axis + 1), b.vector([0]))
 
 
 def shape_of(b: Builder, x: Symbol) -> Symbol:
     """Return the sizes of all axes, an int64 vector."""
-    return b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(x.rank) if x.shape.is_ranked else Dim.dynamic()]))
+    return b.op("Shape", x)
 
 
 _MAX_COUNTED = 1 << 20
@@ -103,9 +101,7 @@ def count_up(b: Builder, count: Number) -> Number:
     """Return 0, 1, ... count - 1."""
     if not isinstance(count, Symbol) and count <= _MAX_COUNTED:
         return np.arange(int(count), dtype=np.int64)
-    zero, one = b.scalar(0, DType.int64), b.scalar(1, DType.int64)
-    end = symbol(b, count)
-    return b.native("Range", zero, end, one, dtype=DType.int64, shape=_shape([dim_of(count)]))
+    return b.native("Range", b.scalar(0, DType.int64), symbol(b, count), b.scalar(1, DType.int64))
 
 
 def places(b: Builder, x: Symbol, axis: int) -> Symbol:
@@ -118,9 +114,7 @@ def vector(b: Builder, numbers: Sequence[Number | int]) -> Symbol:
     scalars = [np.asarray(n, np.int64) if isinstance(n, int) else n for n in numbers]
     if not any(isinstance(n, Symbol) for n in scalars):
         return b.vector([int(n) for n in scalars])
-    parts = [reshaped(b, n, [1]) for n in scalars]
-    shape = _shape([Dim(len(parts))])
-    return b.native("Concat", *(symbol(b, p) for p in parts), dtype=DType.int64, shape=shape, axis=0)
+    return b.native("Concat", *(symbol(b, reshaped(b, n, [1])) for n in scalars), axis=0)
 
 
 def lengths(b: Builder, x: Symbol, axes: Sequence[int]) -> list[Number]:
@@ -144,7 +138,7 @@ def reshape(b: Builder, x: Symbol, sizes: Sequence[Number | int]) -> Symbol:
 def transpose(b: Builder, x: Symbol, order: Sequence[int]) -> Symbol:
     if list(order) == list(range(x.rank)):
         return x
-    return b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=list(order))
+    return b.op("Transpose", x, perm=list(order))
 
 
 def times(b: Builder, numbers: Sequence[Number | int]) -> Number:
@@ -163,4 +157,4 @@ def elements(b: Builder, x: Symbol, count: int | None = None) -> list[Number]:
     zero = b.vector([0])
     count = int(x.shape[0]) if count is None else count
     parts = [b.op("Slice", x, b.vector([i]), b.vector([i + 1]), zero, shape=_shape([Dim(1)])) for i in range(count)]
-    return [b.native("Squeeze", part, zero, shape=_shape([])) for part in parts]
+    return [b.native("Squeeze", part, zero) for part in parts]

@@ -15,7 +15,7 @@ from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacemen
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape
+from graphcore.types.tensor_types import _shape
 
 _ALL_CATEGORIES = 0x1FBF
 """LC_ALL_MASK of glibc."""
@@ -40,15 +40,12 @@ def split(b: Builder, call: OpCall) -> Replacement:
     parts, counts = call.types
     first, part_counts = b.emit_many(call.op, (x,), call.types, call.attributes)
     part_counts = b.op("Max", part_counts, b.scalar(1, DType.int64), dtype=DType.int64, shape=counts.shape)
-    rank = Dim(x.rank + 1) if x.shape.is_ranked else Dim.dynamic()
-    sizes = b.op("Concat", shape_of(b, x), b.vector([1]), shape=_shape([rank]), axis=0)
+    sizes = b.op("Concat", shape_of(b, x), b.vector([1]), axis=0)
     empty = b.constant(np.array("", object), DType.string)
     more = b.op("Expand", empty, sizes, shape=parts.shape)
     longer = b.op("Concat", first, more, shape=parts.shape, axis=-1)
-    every = b.op(
-        "Concat", b.op("Reshape", part_counts, b.vector([-1]), shape=_LINE), b.vector([0]), shape=_LINE, axis=0
-    )
-    max_count = b.op("ReduceMax", every, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
+    every = b.op("Concat", b.op("Reshape", part_counts, b.vector([-1])), b.vector([0]), axis=0)
+    max_count = b.op("ReduceMax", every, b.vector([0]), keepdims=1)
     return b.op("Slice", longer, b.vector([0]), max_count, b.vector([-1]), shape=parts.shape), part_counts
 
 
@@ -60,29 +57,17 @@ def gather(b: Builder, call: OpCall) -> Replacement:
         return None
     places = b.cast(indices, DType.int64)
     if axis == 0 or (x.shape.is_ranked and axis == -x.rank):
-        rank = [*places.shape, Dim(1)] if places.shape.is_ranked else None
-        column = b.op("Unsqueeze", places, b.vector([-1]), shape=Shape.unknown() if rank is None else _shape(rank))
-        return b.native("GatherND", x, column, shape=call.shape)
+        return b.native("GatherND", x, b.op("Unsqueeze", places, b.vector([-1])), shape=call.shape)
     sizes, taken = shape_of(b, x), shape_of(b, places)
-    before = b.op("Slice", sizes, b.vector([0]), b.vector([axis]), shape=_LINE)
-    after_axis = b.op("Slice", sizes, b.vector([axis + 1]), b.vector([1 << 62]), shape=_LINE)
-    length = b.op("Slice", sizes, b.vector([axis]), b.vector([axis + 1]), shape=_LINE)
-    outer, inner, count = (
-        b.op("ReduceProd", s, b.vector([0]), shape=_ONE, keepdims=1) for s in (before, after_axis, taken)
-    )
-    cube = b.op("Reshape", x, _joined(b, outer, length, inner), shape=_CUBE, allowzero=1)
-    cube = b.op("Transpose", cube, shape=_CUBE, perm=[0, 2, 1])
-    line = b.op("Reshape", places, count, shape=_LINE, allowzero=1)
-    gathered = b.native("Gather", cube, line, shape=_CUBE, axis=2)
-    gathered = b.op("Transpose", gathered, shape=_CUBE, perm=[0, 2, 1])
-    return b.op("Reshape", gathered, _joined(b, before, taken, after_axis), shape=call.shape, allowzero=1)
-
-
-def _joined(b: Builder, *sizes: Symbol) -> Symbol:
-    return b.op("Concat", *sizes, shape=_LINE, axis=0)
-
-
-_LINE, _CUBE, _ONE = _shape([Dim.dynamic()]), _shape([Dim.dynamic()] * 3), _shape([Dim(1)])
+    before = b.op("Slice", sizes, b.vector([0]), b.vector([axis]))
+    after_axis = b.op("Slice", sizes, b.vector([axis + 1]), b.vector([1 << 62]))
+    length = b.op("Slice", sizes, b.vector([axis]), b.vector([axis + 1]))
+    outer, inner, count = (b.op("ReduceProd", s, b.vector([0]), keepdims=1) for s in (before, after_axis, taken))
+    cube_sizes = b.op("Concat", outer, length, inner, shape=_shape([Dim(3)]), axis=0)
+    cube = b.op("Transpose", b.op("Reshape", x, cube_sizes, allowzero=1), perm=[0, 2, 1])
+    line = b.op("Reshape", places, count, allowzero=1)
+    gathered = b.op("Transpose", b.native("Gather", cube, line, axis=2), perm=[0, 2, 1])
+    return b.op("Reshape", gathered, b.op("Concat", before, taken, after_axis, axis=0), shape=call.shape, allowzero=1)
 
 
 @functools.cache

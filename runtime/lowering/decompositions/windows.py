@@ -24,9 +24,9 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     reshaped,
     symbol,
     times,
+    transpose,
     vector,
 )
-from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 
 ZERO: Array = np.asarray(0, np.int64)
@@ -127,8 +127,7 @@ def unfolded(b: Builder, x: Symbol, axis: int, window: Window) -> Symbol:
 
 def gathered(b: Builder, x: Symbol, axis: int, index: Symbol) -> Symbol:
     """Return the elements of an axis at an index, whose axes replace it."""
-    shape = _shape([*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
-    return b.op("Gather", x, index, shape=shape, axis=axis)
+    return b.op("Gather", x, index, axis=axis)
 
 
 def pooled(b: Builder, x: Symbol, axis_windows: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
@@ -145,7 +144,7 @@ def columns(b: Builder, x: Symbol, axis_windows: Sequence[Window]) -> tuple[Symb
     for i, window in enumerate(axis_windows):
         x = unfolded(b, x, 2 + 2 * i, window)
     order = [0, 1, *range(3, 3 + 2 * count, 2), *range(2, 2 + 2 * count, 2)]
-    x = b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order) if count else x
+    x = transpose(b, x, order)
     return x, [length(b, x, axis) for axis in range(2 + count, x.rank)]
 
 
@@ -158,15 +157,14 @@ def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, si
     places, taps = length(b, cols, axis), length(b, cols, tap)
     order = [a for a in range(cols.rank) if a not in (tap, axis)]
     order = [*order[: axis - 1], tap, axis, *order[axis - 1 :]]
-    cols = b.op("Transpose", cols, shape=_shape([cols.shape[a] for a in order]), perm=order)
+    cols = transpose(b, cols, order)
     front = [length(b, cols, a) for a in range(axis - 1)]
     after_axis = [length(b, cols, a) for a in range(axis + 1, cols.rank)]
     flat = reshape(b, cols, [*front, calculate(b, "Mul", places, taps), *after_axis])
     # One zero after all elements, for positions of the result that a tap does not reach.
     pads = [0] * (2 * flat.rank)
     pads[flat.rank + axis - 1] = 1
-    shape = _shape([d + 1 if a == axis - 1 else d for a, d in enumerate(flat.shape)])
-    flat = b.op("Pad", flat, b.vector(pads), b.scalar(0, flat.dtype), shape=shape, mode="constant")
+    flat = b.op("Pad", flat, b.vector(pads), b.scalar(0, flat.dtype), mode="constant")
     at = calculate(b, "Add", reshaped(b, count_up(b, size), [-1, 1]), window.before)
     tap_indices = reshaped(b, count_up(b, taps), [1, -1])
     at = calculate(b, "Sub", at, calculate(b, "Mul", tap_indices, window.dilation))
@@ -186,8 +184,7 @@ def total(b: Builder, x: Symbol, axis: int, keepdims: bool = False) -> Symbol:
 
 def reduced(b: Builder, op: str, x: Symbol, axes: Sequence[int], keepdims: bool = False) -> Symbol:
     """Return a reduction along non-negative axes."""
-    dims = [Dim(1) if a in axes else d for a, d in enumerate(x.shape) if keepdims or a not in axes]
-    return b.op(op, x, b.vector(axes), shape=_shape(dims), keepdims=int(keepdims))
+    return b.op(op, x, b.vector(axes), keepdims=int(keepdims))
 
 
 def kernel_of(b: Builder, filters: Symbol, attributes: dict[str, Any]) -> list[Number]:
@@ -231,8 +228,7 @@ def convolve_transposed(b: Builder, call: OpCall) -> Replacement:
     depth = times(b, [per_group, *kernel])
     flat = reshape(b, x, [batch, groups, calculate(b, "Div", features, groups), times(b, sizes)])
     factor = reshape(b, filters, [groups, calculate(b, "Div", features, groups), depth])
-    shape = _shape([factor.shape[0], factor.shape[2], factor.shape[1]])
-    factor = b.op("Transpose", factor, shape=shape, perm=[0, 2, 1])
+    factor = transpose(b, factor, [0, 2, 1])
     result = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
     channels = calculate(b, "Mul", per_group, groups)
     result = reshape(b, result, [batch, channels, *kernel, *sizes])

@@ -146,13 +146,9 @@ def norm(b: Builder, call: OpCall) -> Replacement:
     """Compute LpNormalization; a vector of zeros stays unchanged."""
     (x,) = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
-    reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
-    reduce = f"ReduceL{call.attributes.get('p', 2)}"
-    size = b.native(reduce, x, b.vector([axis]), shape=reduced_shape, keepdims=1)
-    is_zero = b.native("Equal", size, b.scalar(0.0, x.dtype), dtype=DType.bool, shape=reduced_shape)
-    return b.native(
-        "Div", x, b.native("Where", is_zero, b.scalar(1.0, x.dtype), size, dtype=x.dtype, shape=reduced_shape)
-    )
+    size = b.native(f"ReduceL{call.attributes.get('p', 2)}", x, b.vector([axis]), keepdims=1)
+    is_zero = b.native("Equal", size, b.scalar(0.0, x.dtype))
+    return b.native("Div", x, b.native("Where", is_zero, b.scalar(1.0, x.dtype), size))
 
 
 # Sums of integers in float64, in pieces that stay exact: the kernels use float32, or are missing.

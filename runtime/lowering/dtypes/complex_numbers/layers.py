@@ -40,7 +40,7 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.parts import (
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, _shape, tensor_type
 
 # Sums of products
 
@@ -108,8 +108,7 @@ def _softsign(z: ComplexPair) -> ComplexPair:
 
 
 def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
-    shape = _shape([Dim(1) if i in axes else d for i, d in enumerate(x.shape)])
-    return e.emit("ReduceMean", x, e.ints(x, list(axes)), shape=shape, keepdims=1)
+    return e.emit("ReduceMean", x, e.ints(x, list(axes)), keepdims=1)
 
 
 def _scaled(z: ComplexPair, axes: Sequence[int], epsilon: float) -> ComplexPair:
@@ -167,8 +166,7 @@ def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     z = wide(on.pair(source))
     axes = [on.of(s) for s in node.inputs[1:] if s is not None]
     keeps = int(node.attributes.get("keepdims", 1))
-    reduced_shape = _shape([Dim.dynamic()] * z.real.rank)
-    largest = e.emit("ReduceMax", z.real, *axes, shape=reduced_shape, keepdims=1)
+    largest = e.emit("ReduceMax", z.real, *axes, keepdims=1)
     largest = e.where(r.is_finite(largest), largest, e.const(largest, 0.0))
     power = exponential(ComplexPair(e.sub(z.real, largest), z.imag), False)
     shape = node.outputs[0].shape
@@ -208,14 +206,8 @@ def _reduce_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     for axis in reversed(along):
         current, _ = _running_product(current, axis)
         if keeps:
-            at, dims = e.ints(current.real, [axis]), [*current.real.shape]
-            shape = _shape([*dims[:axis], Dim(1), *dims[axis:]])
-            current = current.each(partial(_unsqueezed, at, shape))
+            current = ComplexPair(*(e.unsqueeze(part, axis) for part in current))
     return (current,)
-
-
-def _unsqueezed(at: Symbol, shape: Shape, x: Symbol) -> Symbol:
-    return e.emit("Unsqueeze", x, at, shape=shape)
 
 
 def _cum_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
@@ -236,7 +228,7 @@ def _running_product(
     shape = x.real.shape
     remaining_shape = _shape([*shape[:axis], *shape[axis + 1 :]])
     remaining_axes = e.ints(x.real, [i for i in range(len(shape)) if i != axis])
-    sizes = e.emit("Gather", r.shape_of(x.real), remaining_axes, shape=_shape([Dim(len(remaining_shape))]), axis=0)
+    sizes = e.emit("Gather", r.shape_of(x.real), remaining_axes, axis=0)
     start = [e.emit("Expand", e.const(x.real, value), sizes, shape=remaining_shape) for value in (1.0, 0.0)]
 
     def step(state: tuple[Symbol, Symbol], row: tuple[Symbol, Symbol]) -> tuple[object, object]:

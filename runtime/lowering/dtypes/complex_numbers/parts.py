@@ -20,7 +20,6 @@ from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
 
@@ -165,12 +164,9 @@ def split(packed: Symbol) -> tuple[Symbol, Symbol]:
 
 def joined(real: Symbol, imag: Symbol) -> Symbol:
     """Return two parts as one tensor of pairs."""
-    shape = real.shape
-    axis = len(shape) if shape.is_ranked else -1
-    one, two = (_shape([*shape, Dim(n)]) if shape.is_ranked else shape for n in (1, 2))
+    axis = real.rank if real.shape.is_ranked else -1
     last = e.ints(real, [axis])
-    parts = [e.emit("Unsqueeze", part, last, shape=one) for part in (real, imag)]
-    return e.emit("Concat", *parts, shape=two, axis=axis)
+    return e.emit("Concat", *(e.emit("Unsqueeze", part, last) for part in (real, imag)), axis=axis)
 
 
 # Single operators on real Symbols under short names, for the formulas of complex functions.
@@ -184,8 +180,8 @@ magnitude = partial(e.emit, "Abs")
 sqrt = partial(e.emit, "Sqrt")
 exp = partial(e.emit, "Exp")
 log = partial(e.emit, "Log")
-is_nan = partial(e.emit, "IsNaN", dtype=DType.bool)
-is_infinite = partial(e.emit, "IsInf", dtype=DType.bool)
+is_nan = partial(e.emit, "IsNaN")
+is_infinite = partial(e.emit, "IsInf")
 
 
 def log1p(x: Symbol) -> Symbol:
@@ -255,5 +251,4 @@ def zeros(like: Symbol) -> Symbol:
 
 def shape_of(x: Symbol) -> Symbol:
     """Return the dims as an int64 vector."""
-    rank = Dim(len(x.shape)) if x.shape.is_ranked else Dim.dynamic()
-    return e.emit("Shape", x, dtype=DType.int64, shape=_shape([rank]))
+    return e.emit("Shape", x)

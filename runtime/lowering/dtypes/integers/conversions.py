@@ -27,11 +27,10 @@ def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Wi
     """Return the value of uint32 digits along the last axis. limits: an interval that has it; without, it may exceed
     the dtype's range."""
     count = count_of(dtype.bits)
-    shape = symbol.shape[:-1] if symbol.shape.is_ranked else symbol.shape
     limbs = []
     for place in range(count):
         at = symbol.graph.build.scalar(place, _I64)
-        digit = e.emit("Gather", symbol, at, shape=shape, axis=-1)
+        digit = e.emit("Gather", symbol, at, axis=-1)
         window = Interval(0, (1 << DIGIT) - 1)
         if place == count - 1 and dtype.is_signed:
             digit, window = e.bitcast(digit, DType.int32), Interval(-(1 << 31), (1 << 31) - 1)

@@ -14,7 +14,6 @@ from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Symbol
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
@@ -41,12 +40,8 @@ def of_digits(digits: Symbol, dtype: DType, order: Sequence[int] | None = None) 
     """
     rank, count = digits.rank, count_of(dtype)
     order = range(rank - 1) if order is None else order
-    dims = [digits.shape[axis] for axis in order]
-    shape = _shape([Dim(count), *dims])
-    digits = unsigned(digits, dtype)
-    first = e.emit("Transpose", digits, shape=_shape([digits.shape[-1], *dims]), perm=[rank - 1, *order])
-    places = first.graph.build.vector([i // 2 for i in range(count)])
-    pairs = e.emit("Gather", first, places, shape=shape, axis=0)
+    first = e.emit("Transpose", unsigned(digits, dtype), perm=[rank - 1, *order])
+    pairs = e.emit("Gather", first, e.ints(first, [i // 2 for i in range(count)]), axis=0)
     steps = along(pairs, [BITS * (i % 2) for i in range(count)], _U32, rank)
     moved = e.emit("BitShift", pairs, steps, direction="RIGHT")
     return e.cast_within(e.emit("BitwiseAnd", moved, e.const(moved, (1 << BITS) - 1)), _I64)
@@ -55,17 +50,14 @@ def of_digits(digits: Symbol, dtype: DType, order: Sequence[int] | None = None) 
 def to_digits(words: Symbol, dtype: DType) -> Symbol:
     """Return the uint32 digits of words, along a last axis; the sign or zeros fill the last digit."""
     rank, count = words.rank, big_integers.count_of(dtype.bits)
-    shape = _shape([Dim(count), *words.shape[1:]])
     last = count_of(dtype) - 1
-    build = words.graph.build
-    low = e.emit("Gather", words, build.vector(range(0, 2 * count, 2)), shape=shape, axis=0)
-    upper = e.emit("Gather", words, build.vector([min(i, last) for i in range(1, 2 * count, 2)]), shape=shape, axis=0)
+    low = e.emit("Gather", words, e.ints(words, range(0, 2 * count, 2)), axis=0)
+    upper = e.emit("Gather", words, e.ints(words, [min(i, last) for i in range(1, 2 * count, 2)]), axis=0)
     factors = [_BASE if i <= last else 0 for i in range(1, 2 * count, 2)]
     pairs = e.emit("Add", low, e.emit("Mul", upper, along(upper, factors, _I64, rank)))
     if dtype.bits % DIGIT:
         pairs = _wrap_last(pairs, dtype)
-    turned = _shape([*words.shape[1:], Dim(count)])
-    return e.emit("Transpose", e.cast_within(pairs, _U32), shape=turned, perm=[*range(1, rank), 0])
+    return e.emit("Transpose", e.cast_within(pairs, _U32), perm=[*range(1, rank), 0])
 
 
 def _wrap_last(digits: Symbol, dtype: DType) -> Symbol:
@@ -107,12 +99,8 @@ def one(like: Symbol, dtype: DType, rank: int) -> Symbol:
 
 def aligned(x: Symbol, rank: int) -> Symbol:
     """Return words with axes of length 1 after the first, up to a rank."""
-    new_axes = list(range(1, 1 + rank - x.rank))
-    if not new_axes:
-        return x
-    return e.emit(
-        "Unsqueeze", x, e.ints(x, new_axes), shape=_shape([x.shape[0], *[Dim(1)] * len(new_axes), *x.shape[1:]])
-    )
+    new_axes = range(1, 1 + rank - x.rank)
+    return e.unsqueeze(x, *new_axes) if new_axes else x
 
 
 def multiplied(x: Symbol, y: Symbol, *terms: Symbol) -> Symbol:

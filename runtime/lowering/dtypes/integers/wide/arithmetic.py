@@ -82,12 +82,11 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
     count = reduced_count(node)
     terms = Interval(0, MAX_TERMS) if count is None else Interval(count, count)
     axes = [on.exact(s) for s in node.inputs[1:] if s is not None]
-    shape = node.outputs[0].shape
     limbs = []
     digits = on.limbs.digits(x)
     for digit, symbol in zip(digits, on.limbs.full(WideValue(digits, x.interval)), strict=True):
         signed = e.bitcast(symbol, _I64)
-        total = e.emit("ReduceSum", signed, *axes, shape=shape, **node.attributes)
+        total = e.emit("ReduceSum", signed, *axes, shape=node.outputs[0].shape, **node.attributes)
         limbs.append([Limb(e.bitcast(total, U64), digit.window * terms)])
     return (on.limbs.summed(limbs, max_limbs(node), x.interval * terms),)
 

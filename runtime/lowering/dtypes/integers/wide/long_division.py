@@ -21,7 +21,7 @@ from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, ZER
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, max_limbs, require_ranks
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import _shape, tensor_type
 
 _F64, _I64 = DType.float64, DType.int64
 _BASE = 1 << words.BITS
@@ -65,14 +65,9 @@ def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[S
     return e.where(opposed, e.emit("Neg", quotient), quotient)
 
 
-def _one(shape: Shape) -> Shape:
-    return _shape([Dim(1), *shape[1:]])
-
-
 def _lowest(like: Symbol, word: Symbol) -> Symbol:
     """Return words of which all but the lowest are 0."""
-    count = int(like.shape[0])
-    return e.emit("Mul", words.along(like, [1] + [0] * (count - 1), _I64, like.rank), word, shape=like.shape)
+    return e.emit("Mul", words.along(like, [1] + [0] * (int(like.shape[0]) - 1), _I64, like.rank), word)
 
 
 def _sign(x: Symbol, dtype: DType) -> Symbol | None:
@@ -81,7 +76,7 @@ def _sign(x: Symbol, dtype: DType) -> Symbol | None:
         return None
     last = words.count_of(dtype) - 1
     bit = 1 << (dtype.bits - 1 - words.BITS * last)
-    top = e.emit("Gather", x, x.graph.build.vector([last]), shape=_one(x.shape), axis=0)
+    top = e.emit("Gather", x, x.graph.build.vector([last]), axis=0)
     return e.opposite(e.less(top, e.const(x, bit)))
 
 
@@ -94,7 +89,7 @@ def _magnitude(x: Symbol, negative: Symbol | None, dtype: DType) -> Symbol:
 
 
 def _is_zero(x: Symbol) -> Symbol:
-    maximum = e.emit("ReduceMax", x, e.ints(x, [0]), shape=_one(x.shape), keepdims=1)
+    maximum = e.emit("ReduceMax", x, e.ints(x, [0]), keepdims=1)
     return e.equal(maximum, e.const(maximum, 0))
 
 
@@ -115,9 +110,8 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
     types = [tensor_type(_I64, longer), tensor_type(_I64, _shape(x.shape[1:]))]
     with body(graph, "divide", types) as step:
         rest, word = step.inputs
-        low = e.emit("Unsqueeze", word, step.build.vector([0]), shape=_one(x.shape))
-        above = _rows(rest, 0, count + 1)
-        moved = e.emit("Concat", low, above, shape=longer, axis=0)
+        low = e.unsqueeze(word, 0)
+        moved = e.emit("Concat", low, _rows(rest, 0, count + 1), axis=0)
         captured = {
             name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))
         }
@@ -126,15 +120,14 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         remainder = e.emit("Sub", moved, e.emit("Mul", digit, captured["y"], shape=longer))
         for _ in range(2):
             remainder = _pass_excess_on(remainder, low)
-        quotient_word = e.emit("Squeeze", digit, step.build.vector([0]), shape=_shape(x.shape[1:]))
-        finish(step, [remainder, quotient_word])
+        finish(step, [remainder, e.squeeze(digit, 0)])
     attributes = {
         "body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1],
         "scan_output_axes": [0], "scan_output_directions": [1],
     }  # fmt: skip
     rest, quotient = graph.build.emit_many("Scan", (start, x), [types[0], x.type], attributes)
     carry, rest = words.propagate_carries(rest)
-    carry = e.emit("Unsqueeze", carry, e.ints(carry, [0]), shape=_one(rest.shape))
+    carry = e.unsqueeze(carry, 0)
     below = e.cast_within(e.less(carry, e.const(carry, 0)), _I64)
     whole = e.emit("Add", rest, e.emit("Mul", below, divisor, shape=longer))
     rest = _rows(words.propagate_carries(whole)[1], 0, count)
@@ -142,16 +135,14 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def _rows(x: Symbol, start: int, end: int) -> Symbol:
-    build = x.graph.build
-    shape = _shape([Dim(end - start), *x.shape[1:]])
-    return e.emit("Slice", x, *(build.vector([v]) for v in (start, end, 0)), shape=shape)
+    return e.emit("Slice", x, *(e.ints(x, [v]) for v in (start, end, 0)))
 
 
 def _weights(y: Symbol) -> Symbol:
     """Return the weight of each word relative to the highest nonzero word of y."""
     places = words.along(y, range(int(y.shape[0])), _I64, y.rank)
     some = e.cast_within(e.greater(y, e.const(y, 0)), _I64)
-    top = e.emit("ReduceMax", e.emit("Mul", some, places), e.ints(y, [0]), shape=_one(y.shape), keepdims=1)
+    top = e.emit("ReduceMax", e.emit("Mul", some, places), e.ints(y, [0]), keepdims=1)
     distance = e.emit("Sub", places, top, shape=y.shape)
     bounded = e.emit("Min", e.emit("Max", distance, e.const(distance, _LOWEST)), e.const(distance, _HIGHEST))
     table = [0.0, *(2.0 ** (words.BITS * i) for i in range(_LOWEST + 1, _HIGHEST + 1))]
@@ -161,7 +152,7 @@ def _weights(y: Symbol) -> Symbol:
 
 def _weighed(x: Symbol, weights: Symbol) -> Symbol:
     parts = e.emit("Mul", e.cast_within(x, _F64), weights)
-    return e.emit("ReduceSum", parts, e.ints(x, [0]), shape=_one(x.shape), keepdims=1)
+    return e.emit("ReduceSum", parts, e.ints(x, [0]), keepdims=1)
 
 
 def _pass_excess_on(x: Symbol, nothing_like: Symbol) -> Symbol:
@@ -207,17 +198,17 @@ def contracted(on: Widths, node: Node) -> Sequence[Result]:
     dims = list(shape)
     lines = []
     if x.rank == 2:  # a vector becomes a row, which the result does not have
-        x = e.emit("Unsqueeze", x, e.ints(x, [1]), shape=_shape([x.shape[0], Dim(1), x.shape[1]]))
+        x = e.unsqueeze(x, 1)
         dims.insert(len(dims) - (y.rank > 2), Dim(1))
         lines.append(-1 - (y.rank > 2))
     if y.rank == 2:
-        y = e.emit("Unsqueeze", y, e.ints(y, [2]), shape=_shape([*y.shape, Dim(1)]))
+        y = e.unsqueeze(y, 2)
         dims.append(Dim(1))
         lines = [-1, *(axis - 1 for axis in lines)]
     whole = _shape([x.shape[0], *dims])
     result = words.contracted(x, words.aligned(y, max(x.rank, y.rank)), whole)
     if lines:
-        result = e.emit("Squeeze", result, e.ints(result, lines), shape=_shape([x.shape[0], *shape]))
+        result = e.squeeze(result, *lines)
     return (WideDigits(words.to_digits(result, dtype)),)
 
 

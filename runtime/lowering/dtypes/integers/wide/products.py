@@ -143,11 +143,7 @@ def _matmul(on: Widths, node: Node) -> Sequence[Result]:
 
 def _joined(parts: Sequence[Symbol], axis: int) -> Symbol:
     """Concatenate tensors of one shape along an axis."""
-    if len(parts) == 1:
-        return parts[0]
-    dims = list(parts[0].shape)
-    dims[axis] = dims[axis] * len(parts)
-    return e.emit("Concat", *parts, shape=_shape(dims), axis=axis % len(dims))
+    return parts[0] if len(parts) == 1 else e.emit("Concat", *parts, axis=axis % parts[0].rank)
 
 
 def _size(dims: Sequence[Dim]) -> int | None:
@@ -207,10 +203,7 @@ def _step(
 
 def _stacked(parts: Sequence[Symbol]) -> Symbol:
     """Stack tensors of one shape along a new first axis."""
-    shape = parts[0].shape
-    line = parts[0].graph.build.vector([0])
-    rows = [e.emit("Unsqueeze", part, line, shape=_shape([Dim(1), *shape])) for part in parts]
-    return e.emit("Concat", *rows, shape=_shape([Dim(len(rows)), *shape]), axis=0)
+    return e.emit("Concat", *(e.unsqueeze(part, 0) for part in parts), axis=0)
 
 
 RULES: dict[str, Rule] = {"MatMul": _matmul, "Einsum": _einsum}

@@ -55,7 +55,7 @@ def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
 
 def _product(on: Widths, node: Node) -> Sequence[Result]:
     """Multiply one half of the elements by the other until one is left."""
-    x, out = present(node.inputs[0]), node.outputs[0]
+    x = present(node.inputs[0])
     axes = constant_axes(node)
     if axes is None or not x.shape.is_ranked:
         raise refused(node, "the axes are not known")
@@ -68,13 +68,9 @@ def _product(on: Widths, node: Node) -> Sequence[Result]:
     last = rows
     if rows.shape[1] != 1:
         last = _multiply_halves(rows)
-    result = e.emit(
-        "Gather", last, on.new.build.scalar(0, _I64), shape=_shape([rows.shape[0], *rows.shape[2:]]), axis=1
-    )
-    digits = words.to_digits(result, x.dtype)
+    digits = words.to_digits(e.emit("Gather", last, on.new.build.scalar(0, _I64), axis=1), x.dtype)
     if node.attributes.get("keepdims", 1):
-        shape = _shape([*out.shape, digits.shape[-1]])
-        digits = e.emit("Unsqueeze", digits, on.new.build.vector(sorted(axes)), shape=shape)
+        digits = e.unsqueeze(digits, *sorted(axes))
     return (WideDigits(digits),)
 
 
@@ -90,26 +86,22 @@ def _in_front(on: Widths, x: Symbol, axes: Sequence[int], remaining_axes: Sequen
     if shape.is_static:
         sizes = build.vector([int(d) for d in shape])
     else:
-        each = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(count)]), start=1, end=1 + count)
-        size = e.emit("ReduceProd", each, shape=_shape([Dim(1)]), keepdims=1)
+        size = e.emit("ReduceProd", e.emit("Shape", rows, start=1, end=1 + count), keepdims=1)
         parts = [build.vector([int(rows.shape[0])]), size]
         if remaining_axes:
-            parts.append(e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(len(remaining_axes))]), start=1 + count))
-        sizes = e.emit("Concat", *parts, shape=_shape([Dim(2 + len(remaining_axes))]), axis=0)
+            parts.append(e.emit("Shape", rows, start=1 + count))
+        sizes = e.emit("Concat", *parts, axis=0)
     return e.emit("Reshape", rows, sizes, shape=shape, allowzero=1)
 
 
 def _prepend_one(rows: Symbol, dtype: DType) -> Symbol:
     """Prepend a row of ones."""
-    build = rows.graph.build
     one = words.one(rows, dtype, rows.rank)
     if rows.rank > 2:
-        rest = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(rows.rank - 2)]), start=2)
-        line = build.vector([int(rows.shape[0]), 1])
-        sizes = e.emit("Concat", line, rest, shape=_shape([Dim(rows.rank)]), axis=0)
+        line = rows.graph.build.vector([int(rows.shape[0]), 1])
+        sizes = e.emit("Concat", line, e.emit("Shape", rows, start=2), axis=0)
         one = e.emit("Expand", one, sizes, shape=_shape([rows.shape[0], Dim(1), *rows.shape[2:]]))
-    shape = _shape([rows.shape[0], rows.shape[1] + 1, *rows.shape[2:]])
-    return e.emit("Concat", one, rows, shape=shape, axis=1)
+    return e.emit("Concat", one, rows, axis=1)
 
 
 def _multiply_halves(rows: Symbol) -> Symbol:
@@ -119,15 +111,15 @@ def _multiply_halves(rows: Symbol) -> Symbol:
     scalar = tensor_type(DType.bool, _shape(()))
     with body(rows.graph, "halves", [tensor_type(_I64, _shape(())), scalar, tensor_type(_I64, shape)]) as step:
         state = step.inputs[2]
-        size = e.emit("Shape", state, dtype=_I64, shape=_shape([Dim(1)]), start=1, end=2)
+        size = e.emit("Shape", state, start=1, end=2)
         half = e.emit("Div", size, e.const(size, 2))
         both = e.emit("Mul", half, e.const(half, 2))
         zero, end = step.build.vector([0]), step.build.vector([_END])
         product = words.multiplied(_rows(state, zero, half), _rows(state, half, both))
         after = e.emit("Concat", product, _rows(state, both, end), shape=shape, axis=1)
-        finish(step, [_scalar(e.greater(size, e.const(size, 2))), after])
-    size = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(1)]), start=1, end=2)
-    goes_on = _scalar(e.greater(size, e.const(size, 1)))
+        finish(step, [e.squeeze(e.greater(size, e.const(size, 2)), 0), after])
+    size = e.emit("Shape", rows, start=1, end=2)
+    goes_on = e.squeeze(e.greater(size, e.const(size, 1)), 0)
     return build.emit("Loop", (None, goes_on, rows), tensor_type(_I64, shape), {"body": step})
 
 
@@ -171,11 +163,11 @@ def _multiply_doubling(rows: Symbol) -> Symbol:
         product = words.multiplied(before, _rows(state, places, end))
         after = e.emit("Concat", _rows(state, zero, places), product, shape=rows.shape, axis=1)
         twice = e.emit("Add", places, places)
-        size = e.emit("Shape", state, dtype=_I64, shape=one, start=1, end=2)
-        finish(step, [_scalar(e.less(twice, size)), after, twice])
+        size = e.emit("Shape", state, start=1, end=2)
+        finish(step, [e.squeeze(e.less(twice, size), 0), after, twice])
     build = rows.graph.build
-    size = e.emit("Shape", rows, dtype=_I64, shape=one, start=1, end=2)
-    goes_on = _scalar(e.greater(size, e.const(size, 1)))
+    size = e.emit("Shape", rows, start=1, end=2)
+    goes_on = e.squeeze(e.greater(size, e.const(size, 1)), 0)
     results = build.emit_many("Loop", (None, goes_on, rows, build.vector([1])), types[2:], {"body": step})
     return results[0]
 
@@ -190,13 +182,12 @@ def scatter_product(on: Widths, node: Node) -> WideDigits:
     places = on.exact(indices)
     x, y = (words.of_digits(on.fed_digits(s), data.dtype) for s in (data, updates))
     build, rank = on.new.build, updates.rank
-    line = _shape([Dim.dynamic()])
-    flat = e.emit("Reshape", y, build.vector([int(y.shape[0]), -1]), shape=_shape([y.shape[0], Dim.dynamic()]))
-    factors = e.emit("Concat", words.one(y, data.dtype, 2), flat, shape=flat.shape, axis=1)
-    sizes = e.emit("Shape", y, dtype=_I64, shape=_shape([Dim(rank)]), start=1)
-    count = e.emit("ReduceProd", sizes, shape=_shape([Dim(1)]), keepdims=1)
-    ones = e.emit("Expand", build.vector([1]), count, shape=line)
-    numbers = e.emit("CumSum", ones, build.scalar(0, _I64), shape=line)
+    flat = e.emit("Reshape", y, build.vector([int(y.shape[0]), -1]))
+    factors = e.emit("Concat", words.one(y, data.dtype, 2), flat, axis=1)
+    sizes = e.emit("Shape", y, start=1)
+    count = e.emit("ReduceProd", sizes, keepdims=1)
+    ones = e.emit("Expand", build.vector([1]), count)
+    numbers = e.emit("CumSum", ones, build.scalar(0, _I64))
     numbers = e.emit("Reshape", numbers, sizes, shape=updates.shape, allowzero=1)
     gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
     axis = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
@@ -213,14 +204,14 @@ def scatter_product(on: Widths, node: Node) -> WideDigits:
         after = e.where(e.equal(there, waiting), e.const(waiting, 0), waiting)
         most = e.emit("ReduceMax", after, e.ints(after, range(rank)), shape=scalar, keepdims=0)
         finish(step, [e.greater(most, e.const(most, 0)), words.multiplied(product, factor), after])
-    goes_on = _scalar(e.greater(count, e.const(count, 0)))
+    goes_on = e.squeeze(e.greater(count, e.const(count, 0)), 0)
     results = build.emit_many("Loop", (None, goes_on, x, numbers), types[2:], {"body": step})
     return WideDigits(words.to_digits(results[0], data.dtype))
 
 
 def _rows(x: Symbol, start: Symbol, end: Symbol, count: Dim | None = None) -> Symbol:
     """Return a slice of the rows."""
-    shape = _with_rows(x.shape, Dim.dynamic() if count is None else count)
+    shape = None if count is None else _with_rows(x.shape, count)
     return e.emit("Slice", x, start, end, x.graph.build.vector([1]), shape=shape)
 
 
@@ -228,10 +219,6 @@ def _reversed(x: Symbol) -> Symbol:
     build = x.graph.build
     line = [build.vector([n]) for n in (-1, -_END, 1, -1)]
     return e.emit("Slice", x, *line, shape=x.shape)
-
-
-def _scalar(x: Symbol) -> Symbol:
-    return e.emit("Squeeze", x, x.graph.build.vector([0]), shape=_shape(()))
 
 
 def _with_rows(shape: Shape, count: Dim) -> Shape:

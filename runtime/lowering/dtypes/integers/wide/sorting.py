@@ -279,7 +279,6 @@ def _scatter(on: Widths, node: Node) -> Sequence[Result]:
 
 def _scatter_add(on: Widths, node: Node, data: WideValue, updates: WideValue, places: Symbol) -> WideValue:
     """Add the digits, whose sums stay below 2^64."""
-    shape = node.outputs[0].shape
     added = on.limbs.digits(updates)
     base = on.limbs.digits(data, len(added))
     added = on.limbs.digits(updates, len(base))
@@ -288,7 +287,7 @@ def _scatter_add(on: Widths, node: Node, data: WideValue, updates: WideValue, pl
     rows = on.limbs.full(WideValue(base, data.interval)), on.limbs.full(WideValue(added, updates.interval))
     for one, other, x, y in zip(base, added, *rows, strict=True):
         signed = (e.bitcast(x, _I64), places, e.bitcast(y, _I64))
-        total = e.emit(node.op_type, *signed, shape=shape, **node.attributes)
+        total = e.emit(node.op_type, *signed, shape=node.outputs[0].shape, **node.attributes)
         columns.append([Limb(e.bitcast(total, U64), one.window + other.window * terms)])
     return on.limbs.summed(columns, max_limbs(node), data.interval + updates.interval * terms)
 
@@ -297,7 +296,6 @@ def _scatter_best(
     on: Widths, node: Node, data: WideValue, updates: WideValue, places: Symbol, *, greatest: bool
 ) -> WideValue:
     """Choose digit by digit, from the last one on, among those whose digits so far are the best."""
-    shape = node.outputs[0].shape
     interval = joined((data.interval, updates.interval))
     first_digits, second_digits = on.limbs.digits(data), on.limbs.digits(updates)
     count = max(len(first_digits), len(second_digits))
@@ -318,7 +316,7 @@ def _scatter_best(
         old, new = (key_of(on, Limb(symbol, window)) for symbol in (one, another))
         candidates = old if stays is None else e.where(stays, old, e.const(old, worst))
         new_candidates = new if comes is None else e.where(comes, new, e.const(new, worst))
-        best = e.emit(node.op_type, candidates, places, new_candidates, shape=shape, **node.attributes)
+        best = e.emit(node.op_type, candidates, places, new_candidates, **node.attributes)
         chosen.insert(0, digit_of(on, best, Limb(one, window)))
         stays_best = e.equal(candidates, best)
         stays = stays_best if stays is None else e.both(stays, stays_best)
