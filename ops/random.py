@@ -389,10 +389,10 @@ class _GraphEmitter:
     def op(self, op_type: str, *inputs: Symbol | None, **more: Any) -> Symbol:
         return e.emit(op_type, *inputs, **more)
 
-    def const(self, value: bool | int | float, dtype: DType) -> Symbol:
+    def scalar(self, value: bool | int | float, dtype: DType) -> Symbol:
         return self.graph.build.scalar(value, dtype)
 
-    def plain(self, x: Symbol, dtype: DType) -> Symbol:
+    def native_cast(self, x: Symbol, dtype: DType) -> Symbol:
         return e.cast_within(x, dtype)
 
 
@@ -403,10 +403,10 @@ def _uniform(shape: Symbol, seed: Symbol, *, dtype: DType, low: float, high: flo
     if (low, high) == (0.0, 1.0):
         return _reshape_to(drawn, shape)
     compute_dtype = drawn.dtype
-    drawn = e.emit("Mul", drawn, on.const(float(numpy_float(dtype)(high) - numpy_float(dtype)(low)), compute_dtype))
-    drawn = on.graph.build.cast(e.emit("Add", drawn, on.const(low, compute_dtype)), dtype)
+    drawn = e.emit("Mul", drawn, on.scalar(float(numpy_float(dtype)(high) - numpy_float(dtype)(low)), compute_dtype))
+    drawn = on.graph.build.cast(e.emit("Add", drawn, on.scalar(low, compute_dtype)), dtype)
     # The sum may round up to the limit, which must not be drawn.
-    return _reshape_to(e.emit("Min", drawn, on.const(_below(high, dtype), dtype)), shape)
+    return _reshape_to(e.emit("Min", drawn, on.scalar(_below(high, dtype), dtype)), shape)
 
 
 @expansion(NORMAL)
@@ -415,9 +415,9 @@ def _normal(shape: Symbol, seed: Symbol, *, dtype: DType, mean: float, std: floa
     compute_dtype = F64 if dtype is F64 else F32
     drawn = counter.normal(on, _places(on, shape, seed), compute_dtype)
     if std != 1.0:
-        drawn = e.emit("Mul", drawn, on.const(std, compute_dtype))
+        drawn = e.emit("Mul", drawn, on.scalar(std, compute_dtype))
     if mean != 0.0:
-        drawn = e.emit("Add", drawn, on.const(mean, compute_dtype))
+        drawn = e.emit("Add", drawn, on.scalar(mean, compute_dtype))
     return _reshape_to(drawn, shape)
 
 
@@ -425,8 +425,8 @@ def _normal(shape: Symbol, seed: Symbol, *, dtype: DType, mean: float, std: floa
 def _bits(shape: Symbol, seed: Symbol) -> Symbol:
     on = _GraphEmitter(shape.graph)
     places = _places(on, shape, seed)
-    low, high = (on.plain(counter.bits(on, places, stream), _U64) for stream in (0, 1))
-    high = e.emit("BitShift", high, on.const(32, _U64), direction="LEFT")
+    low, high = (on.native_cast(counter.bits(on, places, stream), _U64) for stream in (0, 1))
+    high = e.emit("BitShift", high, on.scalar(32, _U64), direction="LEFT")
     return _reshape_to(e.emit("BitwiseOr", high, low), shape)
 
 
@@ -437,8 +437,8 @@ def _places(on: _GraphEmitter, shape: Symbol, seed: Symbol) -> Places:
     if sizes is None:
         count = e.emit("ReduceProd", shape, shape=scalar, keepdims=0)
     else:
-        count = on.const(int(length), _I64)
-    numbers = e.emit("Range", on.const(0, _I64), count, on.const(1, _I64), shape=_shape([length]))
+        count = on.scalar(int(length), _I64)
+    numbers = e.emit("Range", on.scalar(0, _I64), count, on.scalar(1, _I64), shape=_shape([length]))
     return Places(e.cast_within(numbers, U32), _keys(on, seed))
 
 
@@ -447,10 +447,10 @@ def _keys(on: _GraphEmitter, seed: Symbol) -> tuple[Symbol, Symbol]:
     if array is not None:
         words = int(array) % (1 << 64)
         first, second = counter.keys_of(words & 0xFFFFFFFF, words >> 32)
-        return on.const(first, U32), on.const(second, U32)
+        return on.scalar(first, U32), on.scalar(second, U32)
     bits = e.cast_within(seed, _U64)
-    high = e.cast_within(e.emit("BitShift", bits, on.const(32, _U64), direction="RIGHT"), U32)
-    low = e.cast_within(e.emit("BitwiseAnd", bits, on.const(0xFFFFFFFF, _U64)), U32)
+    high = e.cast_within(e.emit("BitShift", bits, on.scalar(32, _U64), direction="RIGHT"), U32)
+    low = e.cast_within(e.emit("BitwiseAnd", bits, on.scalar(0xFFFFFFFF, _U64)), U32)
     return counter.built_keys(on, low, high)
 
 

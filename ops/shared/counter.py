@@ -1,7 +1,7 @@
 """A counter-based random generator: a hash of a key and of each element's position, as ONNX operators on uint32.
 
 The hash is the finaliser of MurmurHash3 (Austin Appleby, public domain), twice, with a key before each. The library's
-ops and the random operators of models use it, each through its own `Emitter`.
+ops and the random operators of models use it, each through its own `Emitter`: lowering by its builder.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Emitter(Protocol):
     ) -> Symbol:
         """Emit an operator with one output, by default of the first operand's dtype and the operands' shape."""
 
-    def const(self, value: bool | int | float, dtype: DType) -> Symbol:
+    def scalar(self, value: bool | int | float, dtype: DType) -> Symbol:
         """Return a scalar constant."""
 
-    def plain(self, x: Symbol, dtype: DType) -> Symbol:
+    def native_cast(self, x: Symbol, dtype: DType) -> Symbol:
         """Cast values that the dtype represents exactly, or integers that it rounds."""
 
 
@@ -59,7 +59,7 @@ def keys_of(low: int, high: int) -> tuple[int, int]:
 
 def built_keys(on: Emitter, low: Symbol, high: Symbol) -> tuple[Symbol, Symbol]:
     """Return the keys of a seed at run time, two uint32 scalars; otherwise like `keys_of`."""
-    golden = on.const(_GOLDEN, U32)
+    golden = on.scalar(_GOLDEN, U32)
     start = _scrambled(on, on.op("BitwiseXor", low, _scrambled(on, on.op("Add", high, golden))))
     return start, _scrambled(on, on.op("Add", start, golden))
 
@@ -68,8 +68,8 @@ def bits(on: Emitter, places: Places, stream: int) -> Symbol:
     """Draw 32 random bits for each element. stream: the index of the draw for an element."""
     first, second = places.keys
     if stream:
-        first = on.op("Add", first, on.const((stream * _GOLDEN) & _ALL, U32))
-        second = on.op("Add", second, on.const((stream * _APART) & _ALL, U32))
+        first = on.op("Add", first, on.scalar((stream * _GOLDEN) & _ALL, U32))
+        second = on.op("Add", second, on.scalar((stream * _APART) & _ALL, U32))
     mixed = _scrambled(on, on.op("BitwiseXor", places.numbers, first, shape=places.numbers.shape))
     return _scrambled(on, on.op("BitwiseXor", mixed, second, shape=mixed.shape))
 
@@ -78,23 +78,23 @@ def unit(on: Emitter, places: Places, dtype: DType, stream: int = 0) -> Symbol:
     """Draw numbers in [0, 1), in steps that `dtype` resolves: a vector of float64 for float64, else of float32."""
     digits = DIGITS[dtype]
     if dtype is not F64:
-        whole = on.plain(_right(on, bits(on, places, stream), 32 - digits), F32)
-        return on.op("Mul", whole, on.const(2.0**-digits, F32))
-    upper = on.plain(_right(on, bits(on, places, stream), 5), F64)
-    lower = on.plain(_right(on, bits(on, places, stream + 1), 6), F64)
-    whole = on.op("Add", on.op("Mul", upper, on.const(2.0**26, F64)), lower)
-    return on.op("Mul", whole, on.const(2.0**-digits, F64))
+        whole = on.native_cast(_right(on, bits(on, places, stream), 32 - digits), F32)
+        return on.op("Mul", whole, on.scalar(2.0**-digits, F32))
+    upper = on.native_cast(_right(on, bits(on, places, stream), 5), F64)
+    lower = on.native_cast(_right(on, bits(on, places, stream + 1), 6), F64)
+    whole = on.op("Add", on.op("Mul", upper, on.scalar(2.0**26, F64)), lower)
+    return on.op("Mul", whole, on.scalar(2.0**-digits, F64))
 
 
 def normal(on: Emitter, places: Places, own: DType) -> Symbol:
     """Draw numbers of mean 0 and deviation 1, after Box and Muller: a vector. own: float32 or float64."""
     if own is F64:
-        positive = on.op("Add", unit(on, places, own), on.const(2.0**-54, own))
+        positive = on.op("Add", unit(on, places, own), on.scalar(2.0**-54, own))
     else:  # all 32 bits, so that the tails reach far
-        whole = on.plain(bits(on, places, 0), own)
-        positive = on.op("Mul", on.op("Add", whole, on.const(0.5, own)), on.const(2.0**-32, own))
-    radius = on.op("Sqrt", on.op("Mul", on.op("Log", positive), on.const(-2.0, own)))
-    turn = on.op("Mul", unit(on, places, own, 2), on.const(2 * math.pi, own))
+        whole = on.native_cast(bits(on, places, 0), own)
+        positive = on.op("Mul", on.op("Add", whole, on.scalar(0.5, own)), on.scalar(2.0**-32, own))
+    radius = on.op("Sqrt", on.op("Mul", on.op("Log", positive), on.scalar(-2.0, own)))
+    turn = on.op("Mul", unit(on, places, own, 2), on.scalar(2 * math.pi, own))
     return on.op("Mul", radius, on.op("Cos", turn))
 
 
@@ -106,8 +106,8 @@ def _mixed(number: int) -> int:
 
 
 def _scrambled(on: Emitter, x: Symbol) -> Symbol:
-    x = on.op("Mul", _folded(on, x, 16), on.const(0x85EBCA6B, U32))
-    x = on.op("Mul", _folded(on, x, 13), on.const(0xC2B2AE35, U32))
+    x = on.op("Mul", _folded(on, x, 16), on.scalar(0x85EBCA6B, U32))
+    x = on.op("Mul", _folded(on, x, 13), on.scalar(0xC2B2AE35, U32))
     return _folded(on, x, 16)
 
 
@@ -116,4 +116,4 @@ def _folded(on: Emitter, x: Symbol, count: int) -> Symbol:
 
 
 def _right(on: Emitter, x: Symbol, count: int) -> Symbol:
-    return on.op("BitShift", x, on.const(count, U32), direction="RIGHT")
+    return on.op("BitShift", x, on.scalar(count, U32), direction="RIGHT")

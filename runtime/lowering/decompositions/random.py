@@ -7,7 +7,6 @@ kernel that draws random numbers.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,22 +22,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _I64 = DType.int64
-
-
-@dataclass(frozen=True, slots=True)
-class _LegalBuilder:
-    """Builds the generator's operators so that they are legal."""
-
-    b: Builder
-
-    def op(self, op_type: str, *inputs: Symbol | None, **more: Any) -> Symbol:
-        return self.b.op(op_type, *inputs, **more)
-
-    def const(self, value: bool | int | float, dtype: DType) -> Symbol:
-        return self.b.scalar(value, dtype)
-
-    def plain(self, x: Symbol, dtype: DType) -> Symbol:
-        return self.b.native_cast(x, dtype)
 
 
 def uniform(b: Builder, call: OpCall) -> Replacement:
@@ -62,7 +45,7 @@ def normal(b: Builder, call: OpCall) -> Replacement:
     dtype, attributes, sizes = call.types[0].dtype, call.attributes, _sizes(b, call)
     mean, scale = float(attributes.get("mean", 0.0)), float(attributes.get("scale", 1.0))
     drawn_dtype = F64 if dtype is F64 else F32
-    drawn = counter.normal(_LegalBuilder(b), _places(b, sizes, attributes), drawn_dtype)
+    drawn = counter.normal(b, _places(b, sizes, attributes), drawn_dtype)
     drawn = b.native("Reshape", drawn, sizes, shape=call.shape, allowzero=1)
     drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, drawn_dtype)), b.scalar(mean, drawn_dtype))
     return b.cast(drawn, dtype)
@@ -136,5 +119,5 @@ def _keys(b: Builder, seed: float | None) -> tuple[Symbol, Symbol]:
 
 def _unit(b: Builder, shape: Symbol, attributes: dict[str, Any], dtype: DType, type_shape: Shape) -> Symbol:
     """Return numbers in [0, 1) for a tensor of `shape`, an int64 vector."""
-    drawn = counter.unit(_LegalBuilder(b), _places(b, shape, attributes), dtype)
+    drawn = counter.unit(b, _places(b, shape, attributes), dtype)
     return b.native("Reshape", drawn, shape, shape=type_shape, allowzero=1)
