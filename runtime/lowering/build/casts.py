@@ -7,12 +7,12 @@ to 16 bits from dtypes wider than float32 round twice.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol, present
 from graphcore.ir.transform.ranges import range_of
+from graphcore.passes.simplify import holds
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
 from graphcore.runtime.lowering.targets.legality import kernel_dtype
@@ -44,18 +44,6 @@ _ROUNDED_FREELY = frozenset({DType.float16, DType.bfloat16, DType.float32})
 NIBBLES = frozenset({DType.int4, DType.uint4})
 _PARTS = NIBBLES | {DType.int2, DType.uint2}
 """Integers of which several fit in a byte."""
-
-
-@functools.cache
-def _holds(wide: DType, narrow: DType) -> bool:
-    """Return True if `wide` represents every value of `narrow`, so that a cast there and back is exact."""
-    if narrow.is_float:
-        return narrow in NARROW and wide in (DType.float32, DType.float64)
-    if not narrow.is_integer or wide is DType.bool:
-        return False
-    if wide.is_float:
-        return narrow.bits <= {DType.float32: 24, DType.float64: 53}.get(wide, 0)
-    return narrow.bits < wide.bits and (wide.is_signed or narrow.is_unsigned)
 
 
 class Casts:
@@ -90,7 +78,7 @@ class Casts:
                 result = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
             else:
                 result = self._cast(symbol, source, target)
-                if result is not symbol and _holds(target, source):
+                if result is not symbol and holds(target, source):
                     self._done[result.id, target, source, is_read] = symbol
             self._done[key] = result
         return result
@@ -162,21 +150,20 @@ class Casts:
         if source is target:
             return symbol
         key = (symbol.id, target)
-        result = self._native.get(key)
-        if result is None:
-            attributes: dict[str, Any] = {"to": target}
-            if target in _FLOAT8:
-                attributes["saturate"] = 0
-            if (source in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
-                result = self._native[key] = nibble(self._b, symbol, target)
-                return result
-            if source in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
-                # Older releases read parts of bytes as bytes, and write the result over input that is yet to be read.
-                result = self._native[key] = self.native(self.native(symbol, DType.int32), target)
-                return result
-            result = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
-            self._cast_results.add(result.id)
-            self._native[key] = result
+        if key not in self._native:
+            self._native[key] = self._cast_node(symbol, target)
+        return self._native[key]
+
+    def _cast_node(self, symbol: Symbol, target: DType) -> Symbol:
+        source = symbol.dtype
+        if (source in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
+            return nibble(self._b, symbol, target)
+        if source in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
+            # Older releases read parts of bytes as bytes, and write the result over input that is yet to be read.
+            return self.native(self.native(symbol, DType.int32), target)
+        attributes = {"to": target, "saturate": 0} if target in _FLOAT8 else {"to": target}
+        result = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
+        self._cast_results.add(result.id)
         return result
 
     def _lacks_nibbles(self) -> bool:
@@ -196,10 +183,11 @@ class Casts:
         if not self._b.rules.has_trap(MERGED):
             return symbol
         result = self._barriers.get(symbol.id)
-        if result is None and not (self._b.rules.views_bits and self._b.rules.runtime.version):  # a file has no version
-            result = self._barriers[symbol.id] = barrier(self._b, symbol)
         if result is None:
-            result = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
+            if self._b.rules.views_bits and self._b.rules.runtime.version:  # a file has no version
+                result = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
+            else:
+                result = barrier(self._b, symbol)
             self._barriers[symbol.id] = result
         return result
 
