@@ -9,7 +9,6 @@ from typing import Any
 
 import onnx
 
-from graphcore.arrays.external_data import Folder
 from graphcore.build import operands
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ResourceLimitError, ShapeError
 from graphcore.ir.graph import Graph
@@ -18,6 +17,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.operators.arguments import BodyArgument, encode_attributes, settle_dtype
 from graphcore.onnx.proto.limits import check_values
+from graphcore.onnx.proto.opened import Opened
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.nodes import NodeReader
@@ -343,7 +343,7 @@ def _translate_error(spec: OperatorSpec, error: GraphcoreError, roles: Mapping[s
 @functools.cache
 def _model() -> ModelContext:
     """Return the model to which nodes of calls belong."""
-    return ModelContext(onnx.ModelProto(), Large(), Folder(None), False)
+    return ModelContext(Opened.of_parts(onnx.ModelProto(), Large()))
 
 
 class _Caller(NodeReader):

@@ -213,12 +213,17 @@ def graph_name(name: str) -> str:
     return printable or "graph"
 
 
+def domain_of(name: str) -> str:
+    """Return a domain by the name that a file has for it: "" for ONNX's own."""
+    return "" if name == "ai.onnx" else name
+
+
 def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """Return the version of each domain. Raises `ModelError` if a domain has two."""
     versions: dict[str, int] = {}
     check_text((entry.domain for entry in imports), "an opset")
     for entry in imports:
-        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        domain = domain_of(entry.domain)
         if versions.setdefault(domain, entry.version) != entry.version:
             raise invalid(
                 f"the model imports opsets {versions[domain]} and {entry.version} of "

@@ -18,7 +18,9 @@ from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import ResourceLimitError
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.onnx.proto.limits import check_text, check_values, has_limits, invalid
+from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, check_text, check_values, has_limits, invalid
+from graphcore.onnx.proto.opened import domain_of
+from graphcore.onnx.proto.tensors import all_nodes
 from graphcore.onnx.read.statements import BodyStatements, Statement, key_of
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
@@ -32,10 +34,6 @@ _READ: dict[int, Callable[[onnx.AttributeProto], Any]] = {
     _Kinds.INTS: lambda a: list(a.ints),
     _Kinds.STRING: lambda a: a.s,
 }
-
-_MAX_NAME_LENGTH = 100
-"""Characters of a name that are shown in errors."""
-
 
 _MAX_DIMS_IN_ERRORS = 64
 """Dims that are shown in errors."""
@@ -68,7 +66,7 @@ def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USU
             f"the model has IR version {model.ir_version}, but only 0 to {onnx.IR_VERSION} can be read",
             help="install a newer onnx, or export the model again",
         )
-    result = CheckedModel(limits, {(_domain(f.domain), f.name) for f in model.functions})
+    result = CheckedModel(limits, {(domain_of(f.domain), f.name) for f in model.functions})
     result.statements = _check_graph(model.graph, versions, False, 0, result)
     result.count = sum(map(_count_nodes, result.statements))
     seen: set[tuple[str, str, str]] = set()
@@ -76,9 +74,9 @@ def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USU
         key = (function.domain, function.name, function.overload)
         check_text((*key, *function.input, *function.output, *function.attribute), "a function")
         if key in seen:
-            raise invalid(f"two functions are called {function.name[:_MAX_NAME_LENGTH]!r}", help="rename one of them")
+            raise invalid(f"two functions are called {function.name[:MAX_NAME_LENGTH]!r}", help="rename one of them")
         seen.add(key)
-        function_versions = {**versions, **{_domain(o.domain): o.version for o in function.opset_import}}
+        function_versions = {**versions, **{domain_of(o.domain): o.version for o in function.opset_import}}
         check_nodes(function.node, function_versions, result, in_function=True)
     return result
 
@@ -106,7 +104,7 @@ def _check_graph(
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
             raise invalid(
-                f"{what} has the same name as another one: {twice[:_MAX_NAME_LENGTH]!r}", help="rename one of them"
+                f"{what} has the same name as another one: {twice[:MAX_NAME_LENGTH]!r}", help="rename one of them"
             )
     for sparse in graph.sparse_initializer:
         _check_dense(sparse, into)
@@ -114,7 +112,7 @@ def _check_graph(
         dims = value.type.tensor_type.shape.dim
         if any(dim.dim_value < _UNKNOWN_DIM for dim in dims):
             raise invalid(
-                f"{value.name[:_MAX_NAME_LENGTH]!r} has negative dims: "
+                f"{value.name[:MAX_NAME_LENGTH]!r} has negative dims: "
                 f"{[dim.dim_value for dim in dims][:_MAX_DIMS_IN_ERRORS]}",
                 help="export the model again without negative dims",
             )
@@ -145,9 +143,8 @@ def check_nodes(
         except TypeError:
             check_text((op_type, name, node_domain, node.overload, *inputs, *outputs), "a node")
         if not op_type:
-            place = f"{op_type[:_MAX_NAME_LENGTH]} {(name or next(iter(outputs), ''))[:_MAX_NAME_LENGTH]!r}"
-            raise invalid(f"the node {place.strip()} has no operator type")
-        domain = _domain(node_domain) if node_domain else ""
+            raise invalid(f"the node {place_of(node).strip()} has no operator type")
+        domain = domain_of(node_domain) if node_domain else ""
         version = versions.get(domain)
         key = key_of(node, op_type, domain, version, inputs, outputs)
         statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
@@ -156,7 +153,7 @@ def check_nodes(
             into.limits.check_operator(domain, op_type, statement)
         if key is not None and key in _checked_keys:
             continue
-        place = f"{op_type[:_MAX_NAME_LENGTH]} {(name or next(iter(outputs), ''))[:_MAX_NAME_LENGTH]!r}"
+        place = place_of(node)
         if not any(outputs):
             raise invalid(f"{place} has no results", help="remove the node")
         if not _is_constant(node, op_type, domain, inputs, outputs, version):
@@ -174,6 +171,11 @@ def check_nodes(
                 statement.bodies = statement.bodies or {}
                 statement.bodies[attribute.name] = BodyStatements(attribute.g, inner)
     return statements
+
+
+def place_of(node: onnx.NodeProto) -> str:
+    """Return the place of a node for errors."""
+    return f"{node.op_type[:MAX_NAME_LENGTH]} {(node.name or next(iter(node.output), ''))[:MAX_NAME_LENGTH]!r}"
 
 
 _checked_keys: set[Hashable] = set()
@@ -200,7 +202,7 @@ def _is_constant(
 
 def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function: bool = False) -> None:
     """Raise `ModelError` for a wrong number of operands or results, or a wrong attribute, by the schema."""
-    domain = _domain(node.domain)
+    domain = domain_of(node.domain)
     schema = schema_of(node.op_type, domain, versions.get(domain, 1))
     if schema is None:
         return
@@ -232,7 +234,7 @@ def check_declared(symbol: Symbol, declared: Type, name: str) -> None:
         return
     if isinstance(declared, TensorType) and isinstance(symbol.type, TensorType) and declared.dtype is not symbol.dtype:
         raise invalid(
-            f"the output {name[:_MAX_NAME_LENGTH]!r} is declared as {declared.dtype}, but {node.op_type} returns "
+            f"the output {name[:MAX_NAME_LENGTH]!r} is declared as {declared.dtype}, but {node.op_type} returns "
             f"{symbol.dtype}",
             operands={"output": symbol},
             help=f"declare it as {symbol.dtype}, or add a Cast to {declared.dtype} after the node",
@@ -246,7 +248,7 @@ def check_declared_default(declared: Type, default: TensorType, name: str) -> No
     fits = len(dims) == len(default.shape) and all(not d.is_static or d is n for d, n in pairs)
     if not fits or not isinstance(declared, TensorType) or declared.dtype is not default.dtype:
         raise invalid(
-            f"the input {name[:_MAX_NAME_LENGTH]!r} is declared as {declared}, but its default is {default}",
+            f"the input {name[:MAX_NAME_LENGTH]!r} is declared as {declared}, but its default is {default}",
             help="export the model again with one type for both",
         )
 
@@ -259,7 +261,7 @@ def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], p
         if name.startswith("__"):  # onnxruntime's own attributes
             return
         raise invalid(
-            f"{place} has no attribute {name[:_MAX_NAME_LENGTH]!r}; its attributes: {', '.join(kinds) or 'none'}",
+            f"{place} has no attribute {name[:MAX_NAME_LENGTH]!r}; its attributes: {', '.join(kinds) or 'none'}",
             help="remove it, or export the model with an opset that has it",
         )
     if attribute.type != kind:
@@ -297,12 +299,9 @@ def _count(op: Operator) -> str:
     return f"{op.min_outputs} to {op.max_outputs}"
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
-def check_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str) -> None:
+def check_call(function: onnx.FunctionProto, node: onnx.NodeProto) -> None:
     """Raise `ModelError` for a call with more operands or results than the function, or wrong kinds of attributes."""
+    place = place_of(node)
     for what, actual, formal in (
         ("operands", node.input, function.input),
         ("results", node.output, function.output),
@@ -314,21 +313,15 @@ def check_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str) -
         expected = kinds.get(attribute.name)
         if expected is not None and expected != attribute.type:
             raise invalid(
-                f"{place}: attribute {attribute.name[:_MAX_NAME_LENGTH]!r} has kind "
+                f"{place}: attribute {attribute.name[:MAX_NAME_LENGTH]!r} has kind "
                 f"{_kind_name(attribute.type)}, but must have kind {_kind_name(expected)}"
             )
 
 
 def references(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
     """Return the attributes of a function that its nodes refer to, with their kinds."""
-    kinds: dict[str, int] = {}
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.ref_attr_name:
-                kinds.setdefault(attribute.ref_attr_name, attribute.type)
-            elif attribute.type == _Kinds.GRAPH:
-                kinds.update(references(attribute.g.node))
-    return kinds
+    attributes = [attribute for node in all_nodes(nodes) for attribute in node.attribute]
+    return {attribute.ref_attr_name: attribute.type for attribute in attributes if attribute.ref_attr_name}
 
 
 # Checks of the trees of `ai.onnx.ml`: kernels follow them from a root until they reach a leaf.

@@ -9,16 +9,14 @@ from itertools import pairwise
 
 import onnx
 
-from graphcore.arrays.external_data import Folder
-from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
+from graphcore.arrays.resource_limits import USUAL, Limits, exceeded
 from graphcore.errors import GraphcoreError
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text, invalid
-from graphcore.onnx.proto.opened import default_names, versions_of
-from graphcore.onnx.proto.tensors import with_attributes
+from graphcore.onnx.proto.opened import Opened, default_names, domain_of, versions_of
+from graphcore.onnx.proto.tensors import all_nodes, with_attributes
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.onnx.proto.value_protos import Large
-from graphcore.onnx.read.checks import check_node
+from graphcore.onnx.read.checks import check_node, place_of
 from graphcore.onnx.read.statements import Statement, used_names
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
@@ -50,26 +48,19 @@ class ModelContext:
 
     def __init__(
         self,
-        proto: onnx.ModelProto,
-        large: Large,
-        folder: Folder,
-        implicit_casts: bool,
+        opened: Opened,
+        implicit_casts: bool = False,
         runtime: Callable[[], RuntimeOperators | None] = installed,
-        limits: Limits = USUAL,
-        watch: Watch | None = None,
         custom_ops: Set[str] | None = None,
         defaults: bool | Iterable[str] = False,
         keeps_fields: bool = False,
     ) -> None:
+        self.proto = proto = opened.proto
+        self.large, self.folder, self.limits, self.watch = opened.large, opened.folder, opened.limits, opened.watch
         self.keeps_fields = keeps_fields
         self.has_devices = bool(proto.configuration)
-        self.limits = limits
-        self.watch = watch or Watch(limits)
         self.custom_ops = custom_ops
-        self.checks_elements = limits.elements < USUAL.elements
-        self.proto = proto
-        self.large = large
-        self.folder = folder
+        self.checks_elements = self.limits.elements < USUAL.elements
         self.implicit_casts = implicit_casts
         self.runtime = runtime
         self.versions = versions_of(proto.opset_import)
@@ -147,11 +138,15 @@ _MAX_NAME_LENGTH = 40
 _Key = tuple[str, str, str]
 
 
+def _key(node: onnx.NodeProto) -> _Key:
+    return domain_of(node.domain), node.op_type, node.overload
+
+
 class Functions:
     """The functions of one model, by domain, name and overload."""
 
     def __init__(self, protos: Sequence[onnx.FunctionProto]) -> None:
-        self._by_key: dict[_Key, onnx.FunctionProto] = {(_domain(p.domain), p.name, p.overload): p for p in protos}
+        self._by_key: dict[_Key, onnx.FunctionProto] = {(domain_of(p.domain), p.name, p.overload): p for p in protos}
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -190,34 +185,26 @@ class Functions:
         waiting = [(node, versions) for node in self._calls(nodes)]
         while waiting:
             call, outer = waiting.pop()
-            key = _domain(call.domain), call.op_type, call.overload
+            key = _key(call)
             signature = *key, *(a.SerializeToString() for a in call.attribute)
             function = self._by_key[key]
             if signature in seen:
                 continue
             seen.add(signature)
-            function_versions = {**outer, **{_domain(o.domain): o.version for o in function.opset_import}}
+            function_versions = {**outer, **{domain_of(o.domain): o.version for o in function.opset_import}}
             instance = self.instance(function, call)
             if function.attribute or function.attribute_proto:
                 for node in instance:
-                    check_node(node, function_versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
+                    check_node(node, function_versions, place_of(node))
             waiting += [(node, function_versions) for node in self._calls(instance)]
 
     def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         """Yield the calls of functions among nodes and in their bodies."""
-        for node in nodes:
-            if (_domain(node.domain), node.op_type, node.overload) in self._by_key:
-                yield node
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    yield from self._calls(attribute.g.node)
+        return (node for node in all_nodes(nodes) if _key(node) in self._by_key)
 
-    def _keys(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[_Key]:
-        for node in nodes:
-            yield _domain(node.domain), node.op_type, node.overload
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    yield from self._keys(attribute.g.node)
+    @staticmethod
+    def _keys(nodes: Sequence[onnx.NodeProto]) -> Iterator[_Key]:
+        return map(_key, all_nodes(nodes))
 
     def instance(self, function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:
         """Return the nodes of a function, with the attributes of a call substituted."""
@@ -228,25 +215,15 @@ class Functions:
 def sort_nodes(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
     """Return the nodes in topological order: the given order, if it is one."""
     defined: set[str] = set()
+    makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
     for statement in statements:
-        for name in used_names(statement):
-            if name and name not in defined and not is_known(name):
-                return _sort_topologically(statements, is_known)
+        if any(name in makers and name not in defined and not is_known(name) for name in used_names(statement)):
+            return _sort_topologically(statements, makers)
         defined.update(statement.outputs)
     return statements
 
 
-def _sort_topologically(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
-    defined: set[str] = set()
-    is_out_of_order = False
-    makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
-    for statement in statements:
-        if any(name in makers and name not in defined and not is_known(name) for name in used_names(statement)):
-            is_out_of_order = True
-            break
-        defined.update(statement.outputs)
-    if not is_out_of_order:
-        return statements
+def _sort_topologically(statements: Sequence[Statement], makers: Mapping[str, int]) -> Sequence[Statement]:
     sorter = graphlib.TopologicalSorter(
         {i: [makers[n] for n in used_names(statement) if n in makers] for i, statement in enumerate(statements)}
     )
@@ -266,7 +243,3 @@ def _value_between(maker: Statement, user: Statement) -> str:
     """Return the name of a result of one node that another node uses."""
     needed = set(used_names(user))
     return next((repr(name[:_MAX_NAME_LENGTH]) for name in maker.outputs if name in needed), "")
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name

@@ -25,7 +25,7 @@ from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
-from graphcore.onnx.read.checks import check_call, check_declared, check_declared_default, check_node
+from graphcore.onnx.read.checks import check_call, check_declared, check_declared_default, check_node, place_of
 from graphcore.onnx.read.fields import graph_fields, origins
 from graphcore.onnx.read.model import ModelContext, sort_nodes
 from graphcore.onnx.read.statements import (
@@ -400,8 +400,7 @@ class NodeReader:
         return graph
 
     def _call(self, statement: Statement, function: onnx.FunctionProto, inputs: Sequence[Symbol | None]) -> None:
-        place = f"{statement.op_type} {(statement.name or next(iter(statement.outputs), ''))!r}"
-        check_call(function, statement.proto, place)
+        check_call(function, statement.proto)
         nodes = self.model.functions.instance(function, statement.proto)
         values: dict[str, Symbol | None] = dict.fromkeys(function.input)
         values.update(zip(function.input, inputs, strict=False))
@@ -409,7 +408,7 @@ class NodeReader:
         layer = statement.layer or statement.op_type
         before, self.graph.site.layer = self.graph.site.layer, f"{self.graph.site.layer}{layer}/"
         for node in nodes:  # with the attributes of this call
-            check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
+            check_node(node, versions, place_of(node))
         inner = NodeReader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
         inner.prefix = None if self.prefix is None else f"{self.prefix}{statement.name or layer}/"
         inner.nodes(nodes)

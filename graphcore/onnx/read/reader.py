@@ -14,7 +14,7 @@ from typing import Any
 
 import onnx
 
-from graphcore.arrays.external_data import ExternalData, Folder, links_of
+from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.arrays.resource_limits import Limits, limits_of
 from graphcore.custom_ops.custom_op import CustomOp
 from graphcore.custom_ops.declaration import callable_labels
@@ -88,22 +88,11 @@ def read(
 
     keeps_fields: True to read the fields that do not say what the model computes, such as names of nodes.
     """
-    proto, large, name = opened.proto, opened.large, opened.name
+    name = opened.name
     try:
         with uncollected():
             allowed = custom_ops if opened.limits.strict is None else frozenset()
-            model = ModelContext(
-                proto,
-                large,
-                opened.folder,
-                implicit_casts,
-                runtime,
-                opened.limits,
-                opened.watch,
-                allowed,
-                defaults,
-                keeps_fields,
-            )
+            model = ModelContext(opened, implicit_casts, runtime, allowed, defaults, keeps_fields)
             return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:
         raise
@@ -115,7 +104,7 @@ def read(
 
 def read_nodes(graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
     """Read nodes of an opset into a graph, on named Symbols of it, and enter their results into `names`."""
-    model = ModelContext(onnx.ModelProto(), Large(), Folder(None), False)
+    model = ModelContext(Opened.of_parts(onnx.ModelProto(), Large()))
     NodeReader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
 
 

@@ -16,15 +16,13 @@ from graphcore.arrays.external_data import Folder
 from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.state.settings import FAST
 from graphcore.onnx.notes import NODE_ACCURACY, NODE_LAYER, ONNX_DOMAINS
-from graphcore.onnx.proto.limits import has_axes, invalid
+from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, has_axes, invalid
+from graphcore.onnx.proto.opened import domain_of
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.schemas.schemas import Operator, operator, required_attributes, schema_of
 from graphcore.onnx.versions import is_unchanged
 from graphcore.types.dtypes import DType
-
-_MAX_NAME_LENGTH = 100
-"""Characters of a name that are shown in errors."""
 
 _MAX_LAYER_LENGTH = 1000
 
@@ -88,6 +86,7 @@ class BodyStatements:
     statements: list[Statement]
 
 
+@dataclass(slots=True, eq=False)
 class Statement:
     """A node of a file. Its str() is its place for errors.
 
@@ -96,49 +95,31 @@ class Statement:
     it has metadata. content: the bytes of a large Constant.
     """
 
-    # fmt: off
-    __slots__ = (
-        "bodies", "content", "domain", "inputs", "is_checked", "is_fast", "is_noted", "key", "label", "layer", "name",
-        "op_type", "outputs", "proto",
-    )
-    # fmt: on
+    proto: onnx.NodeProto
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    name: str
+    key: Hashable
+    is_checked: bool
+    label: str | None = None
+    content: memoryview | None = None
+    is_noted: bool = False
+    layer: str = ""
+    is_fast: bool = False
+    bodies: dict[str, BodyStatements] | None = None
 
-    def __init__(
-        self,
-        proto: onnx.NodeProto,
-        op_type: str,
-        domain: str,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        name: str,
-        key: Hashable,
-        is_checked: bool,
-    ) -> None:
-        self.proto = proto
-        self.op_type = op_type
-        self.domain = domain
-        self.inputs = inputs
-        self.outputs = outputs
-        self.name = name
-        self.key = key
-        self.is_checked = is_checked
-        self.label: str | None = None
-        self.content: memoryview | None = None
-        noted = proto.metadata_props
-        self.is_noted = bool(noted)
-        self.layer = _layer(noted) if noted else ""
-        self.is_fast = bool(noted) and any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
-        self.bodies: dict[str, BodyStatements] | None = None
+    def __post_init__(self) -> None:
+        if noted := self.proto.metadata_props:
+            self.is_noted, self.layer = True, _layer(noted)
+            self.is_fast = any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
 
     def __str__(self) -> str:
         if self.label is not None:
             return self.label
-        name = self.name or next(iter(self.outputs), "")
-        return (
-            f"{self.op_type[:_MAX_NAME_LENGTH]} {name[:_MAX_NAME_LENGTH]!r}"
-            if name
-            else self.op_type[:_MAX_NAME_LENGTH]
-        )
+        name, op_type = self.name or next(iter(self.outputs), ""), self.op_type[:MAX_NAME_LENGTH]
+        return f"{op_type} {name[:MAX_NAME_LENGTH]!r}" if name else op_type
 
     def signature(self, versions: Mapping[str, int]) -> NodeSignature | None:
         """Return the cached signature; None for a node without one.
@@ -197,7 +178,7 @@ def make_statements(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int
     statements = []
     for proto in protos:
         op_type, inputs, outputs = proto.op_type, tuple(proto.input), tuple(proto.output)
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = domain_of(proto.domain)
         key = key_of(proto, op_type, domain, versions.get(domain), inputs, outputs)
         statement = Statement(proto, op_type, domain, inputs, outputs, proto.name, key, False)
         inner = [a for a in proto.attribute if a.type == _Kinds.GRAPH and not a.ref_attr_name] if key is None else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 import onnx
@@ -14,6 +14,7 @@ from graphcore.ir.symbol import Constant, Symbol
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.limits import named_inputs
 from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.proto.tensors import all_nodes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
 from graphcore.onnx.schemas.other_domains import infer_other_domain
@@ -151,7 +152,7 @@ def with_checked_dims(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelP
 
 def _insert_stops(nodes: Any, path: str) -> None:
     """Insert a check before each Slice of a list. path: of the list, to make names of results unique."""
-    if not _has_slices(nodes):
+    if not any(node.op_type == "Slice" for node in all_nodes(nodes)):
         return
     result = []
     for number, node in enumerate(nodes):
@@ -165,14 +166,6 @@ def _insert_stops(nodes: Any, path: str) -> None:
     copied = onnx.GraphProto(node=result)
     del nodes[:]
     nodes.extend(copied.node)
-
-
-def _has_slices(nodes: Iterable[onnx.NodeProto]) -> bool:
-    return any(
-        node.op_type == "Slice"
-        or any(a.type == onnx.AttributeProto.GRAPH and _has_slices(a.g.node) for a in node.attribute)
-        for node in nodes
-    )
 
 
 @functools.cache
