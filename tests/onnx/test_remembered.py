@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import ModelError
-from graphcore.onnx.read import bodies, checks, statements
+from graphcore.onnx.read import bodies, statements
 from graphcore.onnx.schemas import node_inference
 
 
@@ -79,14 +79,13 @@ def test_faults_of_one_of_many_like_nodes_are_found(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bodies, checks, node_inference, statements):
+    for module in (bodies, node_inference, statements):
         monkeypatch.setattr(module, "_MAX_REMEMBERED", 8)
     nodes = [helper.make_node("Softmax", [f"t{i}"], [f"y{i}"], axis=i % 2 - i // 30) for i in range(30)]
     nodes = [helper.make_node("LeakyRelu", ["x"], [f"t{i}"], alpha=float(i)) for i in range(30)] + nodes
     for number in range(2):
         graph = Graph.load(save(tmp_path / f"{number}.onnx", nodes, ["y29"]))
         assert [n.attributes["alpha"] for n in graph.nodes[:30]] == [float(i) for i in range(30)]
-    for table in (checks._checked_keys, node_inference._answers, bodies._remembered, statements._signatures):
+    for table in (node_inference._answers, bodies._remembered, statements.signatures):
         assert len(table) <= 4096
-    assert len(statements._signatures) <= 8
-    assert len(checks._checked_keys) <= 8
+    assert len(statements.signatures) <= 8

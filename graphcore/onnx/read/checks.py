@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, check_text, check_values, has_limits, invalid
 from graphcore.onnx.proto.opened import domain_of
 from graphcore.onnx.proto.tensors import all_nodes
-from graphcore.onnx.read.statements import BodyStatements, Statement, key_of
+from graphcore.onnx.read.statements import BodyStatements, Statement, key_of, remember, signatures
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -151,7 +151,7 @@ def check_nodes(
         statements.append(statement)
         if is_strict and (domain, op_type) not in into.functions:
             into.limits.check_operator(domain, op_type, statement)
-        if key is not None and key in _checked_keys:
+        if key is not None and key in signatures:
             continue
         place = place_of(node)
         if not any(outputs):
@@ -159,9 +159,7 @@ def check_nodes(
         if not _is_constant(node, op_type, domain, inputs, outputs, version):
             check_node(node, versions, place, in_function)
         if key is not None:
-            if len(_checked_keys) >= _MAX_REMEMBERED:
-                _checked_keys.clear()
-            _checked_keys.add(key)
+            remember(key, None)
             continue
         for attribute in node.attribute:
             if attribute.type == _Kinds.SPARSE_TENSOR:
@@ -176,11 +174,6 @@ def check_nodes(
 def place_of(node: onnx.NodeProto) -> str:
     """Return the place of a node for errors."""
     return f"{node.op_type[:MAX_NAME_LENGTH]} {(node.name or next(iter(node.output), ''))[:MAX_NAME_LENGTH]!r}"
-
-
-_checked_keys: set[Hashable] = set()
-"""The keys of nodes that passed the checks."""
-_MAX_REMEMBERED = 4096
 
 
 def _is_constant(

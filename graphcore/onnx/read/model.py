@@ -217,8 +217,9 @@ def sort_nodes(statements: Sequence[Statement], is_known: Callable[[str], bool])
     defined: set[str] = set()
     makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
     for statement in statements:
-        if any(name in makers and name not in defined and not is_known(name) for name in used_names(statement)):
-            return _sort_topologically(statements, makers)
+        for name in used_names(statement):
+            if name not in defined and name in makers and not is_known(name):
+                return _sort_topologically(statements, makers)
         defined.update(statement.outputs)
     return statements
 

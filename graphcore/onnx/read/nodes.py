@@ -330,12 +330,7 @@ class NodeReader:
     def _usual(self, statement: Statement, signature: NodeSignature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
         """Read a node that needs no conversion, and of which only the operands are left to check."""
         schema, op = present(signature.schema), present(signature.operator)
-        types_of = [None if s is None else s.type for s in inputs]
-        dtypes = tuple([t.dtype for t in types_of if type(t) is TensorType])
-        if dtypes not in signature.approved or len(dtypes) != len(inputs):
-            inputs = check_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
-            if len(dtypes) == len(inputs) and not self.model.implicit_casts:
-                signature.approve(dtypes)
+        inputs = check_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
         attributes = signature.attributes
         if signature.has_axes:
             check_axes(statement.op_type, inputs, attributes, statement)

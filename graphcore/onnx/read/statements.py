@@ -22,7 +22,6 @@ from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.schemas.schemas import Operator, operator, required_attributes, schema_of
 from graphcore.onnx.versions import is_unchanged
-from graphcore.types.dtypes import DType
 
 _MAX_LAYER_LENGTH = 1000
 
@@ -30,8 +29,6 @@ _MAX_REMEMBERED = 4096
 """The size of the cache of signatures, shared by all models."""
 _MAX_KEY_BYTES = 512
 """Signatures with more bytes of attributes are not cached."""
-_MAX_APPROVED = 64
-"""The maximum number of approved combinations of dtypes of a signature."""
 
 _Kinds = onnx.AttributeProto
 _SHORT = frozenset({_Kinds.INT, _Kinds.FLOAT, _Kinds.STRING, _Kinds.INTS, _Kinds.FLOATS, _Kinds.STRINGS})
@@ -45,10 +42,10 @@ class NodeSignature:
     """The facts about a node that follow from its operator, version, attributes and numbers of operands and results.
 
     version: of the operator's domain. attributes: as Python values. is_usual: True if the node has a schema and needs
-    neither a conversion nor a special rule. approved: combinations of dtypes of operands that passed the checks.
+    neither a conversion nor a special rule.
     """
 
-    __slots__ = ("_has_lists", "approved", "attributes", "has_axes", "is_usual", "operator", "schema", "version")
+    __slots__ = ("_has_lists", "attributes", "has_axes", "is_usual", "operator", "schema", "version")
 
     def __init__(
         self, version: int, schema: onnx.defs.OpSchema | None, attributes: Attributes, op_type: str, domain: str
@@ -59,17 +56,11 @@ class NodeSignature:
         self.operator: Operator | None = None
         self.is_usual = False
         self.has_axes = has_axes(op_type)
-        self.approved: set[tuple[DType, ...]] = set()
         self._has_lists = any(type(value) is list for value in attributes.values())
         if schema is not None and domain in ONNX_DOMAINS:
             self.operator = operator(schema)
             is_whole = all(name in attributes for name in required_attributes(schema))
             self.is_usual = is_whole and op_type not in _SPECIAL and is_unchanged(domain, op_type, version)
-
-    def approve(self, dtypes: tuple[DType, ...]) -> None:
-        """Record that operands of these dtypes passed the checks."""
-        if len(self.approved) < _MAX_APPROVED:
-            self.approved.add(dtypes)
 
     def own_attributes(self) -> Attributes:
         """Return the attributes for a node, with lists copied."""
@@ -128,7 +119,7 @@ class Statement:
         """
         if self.key is None:
             return None
-        signature = _signatures.get(self.key)
+        signature = signatures.get(self.key)
         if signature is None:
             if not self.is_checked:
                 return None
@@ -136,13 +127,21 @@ class Statement:
             schema = schema_of(self.op_type, self.domain, version)
             attributes, _ = read_attributes(self.proto, _NOWHERE, self)
             signature = NodeSignature(version, schema, Attributes(attributes), self.op_type, self.domain)
-            if len(_signatures) >= _MAX_REMEMBERED:
-                _signatures.clear()
-            _signatures[self.key] = signature
+            remember(self.key, signature)
         return signature
 
 
-_signatures: dict[Hashable, NodeSignature] = {}
+signatures: dict[Hashable, NodeSignature | None] = {}
+"""The signatures by the keys of nodes that passed the checks; None for those that are not needed yet."""
+
+
+def remember(key: Hashable, signature: NodeSignature | None) -> None:
+    """Record that nodes of a key passed the checks, and their signature."""
+    if len(signatures) >= _MAX_REMEMBERED:
+        signatures.clear()
+    signatures[key] = signature
+
+
 _NOWHERE = Folder(None)
 
 

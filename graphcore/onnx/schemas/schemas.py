@@ -48,9 +48,9 @@ class Parameter:
     is_homogeneous: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """An operator's schema, read once."""
+    """An operator's schema, read once: it equals only itself."""
 
     name: str
     version: int
@@ -167,7 +167,7 @@ def recorded_operator(domain: str, op_type: str) -> Operator | None:
 
 _MAX_APPROVED = 10_000
 _approved: set[tuple[object, ...]] = set()
-"""Operators, by identity, with dtypes of operands that passed the check: a model repeats the same combinations."""
+"""Operators with dtypes of operands that passed the check: a model repeats the same combinations."""
 
 
 def check_operands(
@@ -178,7 +178,7 @@ def check_operands(
     implicit_casts: promote operands of one type variable to one dtype by the graph's promotion system.
     """
     types = [None if s is None else s.type for s in inputs]
-    key = (id(op), *(t.dtype for t in types if type(t) is TensorType))
+    key = (op, *[t.dtype for t in types if type(t) is TensorType])
     if len(key) == len(inputs) + 1 and key in _approved:
         return list(inputs)
     check_arity(op, [s is not None for s in inputs], place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from graphcore.ir.graph import Graph
@@ -235,23 +235,14 @@ def takes_types(version: Operator, node: Node) -> bool:
 
     Operands that it does not have are ignored: the version that added them has a row in `downgrade`.
     """
-    key = (version.name, version.version, *[None if s is None else s.type for s in node.inputs])
-    key += tuple([s.type for s in node.outputs])
-    cached = _accepted.get(key)
-    if cached is None:
-        if len(_accepted) > _MAX_REMEMBERED:
-            _accepted.clear()
-        cached = _accepted[key] = _takes_types(version, node)
-    return cached
+    operands = tuple([None if s is None else s.type for s in node.inputs])
+    return _takes_types(version, operands, tuple([s.type for s in node.outputs]))
 
 
-_accepted: dict[tuple[object, ...], bool] = {}
-_MAX_REMEMBERED = 1 << 14
-
-
-def _takes_types(version: Operator, node: Node) -> bool:
-    pairs = [(version.input(i), s.type) for i, s in enumerate(node.inputs) if s is not None]
-    pairs += [(version.output(i), s.type) for i, s in enumerate(node.outputs)]
+@functools.lru_cache(1 << 14)
+def _takes_types(version: Operator, operands: Sequence[Type | None], results: Sequence[Type]) -> bool:
+    pairs = [(version.input(i), type_) for i, type_ in enumerate(operands) if type_ is not None]
+    pairs += [(version.output(i), type_) for i, type_ in enumerate(results)]
     return all(
         parameter is None
         or not parameter.allowed
