@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.arrays.casting import Array
+from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
@@ -99,7 +100,8 @@ class Chain:
         bias = constant_array(node.inputs[2], weights=True) if len(node.inputs) > 2 else None
         added = np.zeros(len(filters)) if bias is None else bias.astype(np.float64).repeat(each)
         if self.norm is not None:
-            scale, shift, mean, variance = (_array(s).astype(np.float64).repeat(each) for s in self.norm.inputs[1:5])
+            arrays = [present(constant_array(s, weights=True)) for s in self.norm.inputs[1:5]]
+            scale, shift, mean, variance = (array.astype(np.float64).repeat(each) for array in arrays)
             factor = scale / np.sqrt(variance + self.norm.attributes.get("epsilon", 1e-5))
             filters = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
             added = (added - mean) * factor + shift
@@ -115,11 +117,6 @@ def _following(graph: Graph) -> dict[int, Node]:
 def _is_known(node: Node) -> bool:
     is_constant = all(constant_array(s, weights=True) is not None for s in node.inputs[1:5])
     return is_constant and not node.attributes.get("training_mode", 0) and len(node.outputs) == 1
-
-
-def _array(symbol: Symbol | None) -> Array:
-    array = present(constant_array(symbol, weights=True))
-    return array
 
 
 def measured(graph: Graph) -> list[Symbol]:
@@ -168,10 +165,7 @@ def _quantized_convolution(
     whole = np.clip(np.rint(bias.astype(np.float64) / steps), -(2**31), 2**31 - 1).astype(np.int32)
     added = build.emit(
         "DequantizeLinear",
-        (
-            building.constant(whole, f"{stem}.bias", root.root),
-            building.constant(steps, f"{stem}.bias.scale", root.root),
-        ),
+        tuple(building.constant(*own, root.root) for own in ((whole, f"{stem}.bias"), (steps, f"{stem}.bias.scale"))),
         tensor_type(DType.float32, scales.shape),
         {"axis": 0},
     )
@@ -180,7 +174,7 @@ def _quantized_convolution(
         return _rounded(building, build.emit("Conv", operands, node.outputs[0].type, node.attributes), leaving)
     attributes = {"pads": pads(node), "kernel_shape": list(quantized.shape[2:])}
     result = build.emit("Conv", operands, channels_type(node, x), attributes)
-    placed = side_by_side(building.graph, _in_bytes(building, result, leaving), node)
+    placed = side_by_side(_in_bytes(building, result, leaving), node)
     return build.emit("DequantizeLinear", (placed, *_constants(building, leaving)), node.outputs[0].type)
 
 
@@ -281,29 +275,19 @@ def channels_type(node: Node, x: Symbol) -> TensorType:
     return tensor_type(DType.float32, _shape([x.shape[0], count, *tuple(x.shape)[2:]]))
 
 
-def side_by_side(graph: Graph, numbers: Symbol, node: Node) -> Symbol:
+def side_by_side(numbers: Symbol, node: Node) -> Symbol:
     """Return bytes of all phases in the places of the result."""
-    build, stride, channels = graph.build, _strides(node)[0], int(_weight_shape(node)[1])
-    type_ = tensor_type(DType.uint8, node.outputs[0].shape)
+    stride, channels, shape = _strides(node)[0], int(_weight_shape(node)[1]), node.outputs[0].shape
     if stride == 1:
         return numbers
     if len(_sizes(node)) == 2:
-        return build.emit("DepthToSpace", (numbers,), type_, {"blocksize": stride, "mode": "CRD"})
+        return e.emit("DepthToSpace", numbers, shape=shape, blocksize=stride, mode="CRD")
     first, _, length = numbers.shape
-    int64 = tensor_type(DType.int64, _shape([Dim(1)]))
-    count = build.emit("Shape", (numbers,), int64, {"start": 2, "end": 3})
-    apart = build.emit("Concat", (build.vector([0, channels, stride]), count), _sized(4), {"axis": 0})
-    total = build.emit("Mul", (count, build.vector([stride])), int64)
-    together = build.emit("Concat", (build.vector([0, channels]), total), _sized(3), {"axis": 0})
-    dims = [first, Dim(channels), Dim(stride), length]
-    result = build.emit("Reshape", (numbers, apart), tensor_type(DType.uint8, _shape(dims)))
-    turned = tensor_type(DType.uint8, _shape([dims[i] for i in (0, 1, 3, 2)]))
-    result = build.emit("Transpose", (result,), turned, {"perm": [0, 1, 3, 2]})
-    return build.emit("Reshape", (result, together), type_)
-
-
-def _sized(count: int) -> TensorType:
-    return tensor_type(DType.int64, _shape([Dim(count)]))
+    count = e.emit("Shape", numbers, start=2, end=3)
+    apart = e.emit("Concat", e.ints(numbers, [0, channels, stride]), count, axis=0)
+    together = e.emit("Concat", e.ints(numbers, [0, channels]), e.mul(count, stride), axis=0)
+    result = e.emit("Reshape", numbers, apart, shape=_shape([first, Dim(channels), Dim(stride), length]))
+    return e.emit("Reshape", e.transpose(result, [0, 1, 3, 2]), together, shape=shape)
 
 
 def _weight_shape(node: Node) -> tuple[int, ...]:

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
 from graphcore import ops
 from graphcore.arrays.casting import Array
+from graphcore.build import primitives as e
 from graphcore.errors import GraphcoreError
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
@@ -24,7 +25,7 @@ from graphcore.runtime.quantizer.plan import reason_of
 from graphcore.runtime.quantizer.weights import Choices, TransformedWeight, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import TensorType, _shape
 
 OPERATORS = having(Trait.RECURRENT)
 WEIGHTS = (1, 2)
@@ -111,24 +112,15 @@ def _quantized_layer(
     attributes = {key: value for key, value in node.attributes.items() if key != "layout"}
     results = build.emit_many(_KERNEL, operands, [s.type for s in node.outputs], attributes, "com.microsoft")
     # NaN for a sequence with NaN or infinity, which quantised x loses.
-    zeros = _zeros(building, x, first)
-    return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in results]
+    zeros = _zeros(x, first)
+    return [e.emit("Add", symbol, zeros, shape=symbol.shape) for symbol in results]
 
 
-def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
+def _zeros(x: Symbol, first: Symbol | None) -> Symbol:
     """Return 0 for each sequence of a batch, float32[batch, 1]; NaN for a sequence with NaN or infinity."""
-    build = building.graph.build
-    total: Symbol | None = None
-    for symbol in (x, first):
-        if symbol is None or not isinstance(symbol.type, TensorType):
-            continue
-        zero = build.emit("Mul", (symbol, build.scalar(0.0, DType.float32)), symbol.type)
-        batch = tensor_type(DType.float32, _shape([symbol.shape[1] if symbol.shape.is_ranked else Dim.dynamic()]))
-        summed = build.emit("ReduceSum", (zero, build.vector([0, 2])), batch, {"keepdims": 0})
-        total = summed if total is None else build.emit("Add", (total, summed), batch)
-    assert total is not None
-    column = tensor_type(DType.float32, total.shape + _shape([Dim(1)]))
-    return build.emit("Unsqueeze", (total, build.vector([1])), column)
+    states = [s for s in (x, first) if s is not None and isinstance(s.type, TensorType)]
+    sums = [e.emit("ReduceSum", e.mul(s, 0.0), e.ints(s, [0, 2]), keepdims=0) for s in states]
+    return e.emit("Unsqueeze", reduce(partial(e.emit, "Add"), sums), e.ints(x, [1]))
 
 
 # GRU and RNN with weights of int8: one product for the inputs of all steps, and a Scan over the steps.
@@ -214,14 +206,11 @@ def replace_results(inputs: Inputs, node: Node, ways: Sequence[Direction]) -> Se
 
 def _start(x: Symbol, first: Symbol | None, number: int, hidden: int) -> Symbol:
     """Return the first state of a direction, float32[batch, hidden]."""
-    batch, build = x.shape[1], x.graph.build
-    type_ = tensor_type(DType.float32, _shape([batch, Dim(hidden)]))
+    shape = _shape([x.shape[1], Dim(hidden)])
     if first is not None:
-        return build.emit("Gather", (first, build.scalar(number, DType.int64)), type_, {"axis": 0})
-    rows = build.emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim(1)])), {"start": 1, "end": 2})
-    both = (rows, build.vector([hidden]))
-    size = build.emit("Concat", both, tensor_type(DType.int64, _shape([Dim(2)])), {"axis": 0})
-    return build.emit("Expand", (build.scalar(0.0, DType.float32), size), type_)
+        return e.emit("Gather", first, e.const(first, number, DType.int64), shape=shape, axis=0)
+    size = e.emit("Concat", e.emit("Shape", x, start=1, end=2), e.ints(x, [hidden]), axis=0)
+    return e.emit("Expand", e.const(x, 0.0), size, shape=shape)
 
 
 def _stepped(node: Node, way: Direction, hidden: int, h: Symbol, mine: Symbol) -> tuple[Symbol, Symbol]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.arrays.casting import Array
+from graphcore.build import primitives as e
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
@@ -221,7 +222,7 @@ def _quantized_product(candidate: Candidate, encoded: Encoded, building: Buildin
     if encoded.key not in building.cached:
         building.cached[encoded.key] = _constants(encoded, building)
     form = _looked_up if candidate.is_table else _multiplied
-    result = form(building.graph, candidate, inputs, building.cached[encoded.key], encoded.choices)
+    result = form(candidate, inputs, building.cached[encoded.key], encoded.choices)
     return (change(result, type=candidate.node.outputs[0].type),)
 
 
@@ -236,15 +237,13 @@ def _constants(encoded: Encoded, building: Building) -> Quantized:
     return Quantized(tensor.encoding.lower(), values, scale, zero, tensor.axis, tensor.block_size)
 
 
-def _multiplied(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], weight: Quantized, choices: Choices
-) -> Symbol:
+def _multiplied(candidate: Candidate, inputs: Inputs, weight: Quantized, choices: Choices) -> Symbol:
     """Return MatMul or Gemm with an encoded weight."""
     node = candidate.node
     x, *_ = inputs
     assert x is not None
     if node.op_type == "Gemm" and node.attributes.get("transA", 0):
-        x = graph.build.emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
+        x = e.transpose(x, [1, 0])
     scheme, level = choices.scheme, choices.accuracy_level
     product = ops.qmatmul(
         weight.encoding, x, weight, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level
@@ -253,36 +252,29 @@ def _multiplied(
     beta = float(node.attributes.get("beta", 1.0))
     if bias is None:
         return product
-    if beta != 1:
-        bias = graph.build.emit("Mul", (bias, graph.build.scalar(beta, bias.dtype)), bias.type)
-    return graph.build.emit("Add", (product, bias), product.type)
+    return e.emit("Add", product, bias if beta == 1 else e.mul(bias, beta), shape=product.shape)
 
 
-def _looked_up(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], weight: Quantized, choices: Choices
-) -> Symbol:
+def _looked_up(candidate: Candidate, inputs: Inputs, weight: Quantized, choices: Choices) -> Symbol:
     """Return rows of a table as floats."""
     ids = inputs[1]
     result = candidate.node.outputs[0].type
     assert ids is not None
     assert weight.scale is not None
     if weight.encoding == "int4":
-        return graph.build.cast(_looked_up_in_blocks(graph, ids, weight, result.shape), result.dtype)
-    numbers = graph.build.emit("Gather", (weight.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
-    scale = graph.build.emit("Gather", (weight.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
-    column = tensor_type(DType.float32, ids.shape + _shape([Dim(1)]))
-    scale = graph.build.emit("Unsqueeze", (scale, graph.build.vector([-1])), column)
-    wide = graph.build.cast(numbers, DType.float32)
-    product = graph.build.emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
-    return graph.build.cast(product, result.dtype)
+        return e.cast(_looked_up_in_blocks(ids, weight, result.shape), result.dtype)
+    numbers = e.emit("Gather", weight.values, ids, shape=result.shape, axis=0)
+    scale = e.emit("Unsqueeze", e.emit("Gather", weight.scale, ids, axis=0), e.ints(ids, [-1]))
+    product = e.emit("Mul", e.cast(numbers, DType.float32), scale, shape=result.shape)
+    return e.cast(product, result.dtype)
 
 
-def _looked_up_in_blocks(graph: Graph, ids: Symbol, weight: Quantized, shape: Shape) -> Symbol:
+def _looked_up_in_blocks(ids: Symbol, weight: Quantized, shape: Shape) -> Symbol:
     """Return rows of a table of 4 bits."""
-    rows = int(weight.values.shape[0])
+    graph = ids.graph
     # The kernel gives zeros for rows that do not exist; a Gather fails, as that of the floats did.
-    every = graph.build.constant(np.arange(rows, dtype=np.int32), DType.int32)
-    ids = graph.build.emit("Gather", (every, ids), tensor_type(DType.int32, ids.shape), {"axis": 0})
+    every = graph.build.constant(np.arange(int(weight.values.shape[0]), dtype=np.int32), DType.int32)
+    ids = e.emit("Gather", every, ids, axis=0)
     operands = [weight.values, ids, weight.scale]
     if weight.zero_point is not None:
         assert isinstance(weight.zero_point.producer, Constant)
