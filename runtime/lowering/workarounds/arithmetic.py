@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol, present
@@ -24,7 +25,7 @@ from graphcore.runtime.lowering.passes import (
 from graphcore.runtime.lowering.workarounds.dequantized import NEUTRAL, dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+from graphcore.types.tensor_types import TensorType
 
 _SUMS = ("Add", "Sub")
 _PRODUCTS = ("Mul", "Div")
@@ -119,20 +120,15 @@ def _write_infinite_factor(graph: Graph, node: Node, place: int) -> None:
 def _write_factor(graph: Graph, node: Node, place: int) -> None:
     """Put the constant of a node through a Where whose condition is known at run time only."""
     constant, other = present(node.inputs[place]), present(node.inputs[1 - place])
-    unknown = graph.build.emit("IsNaN", (other,), tensor_type(DType.bool, other.shape))
-    factor = graph.build.emit(
-        "Where", (unknown, constant, constant), tensor_type(constant.dtype, node.outputs[0].shape)
-    )
     inputs: list[Symbol | None] = [other, other]
-    inputs[place] = factor
+    inputs[place] = e.emit("Where", e.emit("IsNaN", other), constant, constant, shape=node.outputs[0].shape)
     change(node, inputs=tuple(inputs))
 
 
 def _write_empty(graph: Graph, node: Node, place: int) -> None:
     """Expand the constant to the shape of the result, which has no elements either."""
     constant, other = present(node.inputs[place]), present(node.inputs[1 - place])
-    shape = graph.build.emit("Shape", (other,), tensor_type(DType.int64, Shape([other.rank])))
-    change(node, op_type="Expand", inputs=(constant, shape))
+    change(node, op_type="Expand", inputs=(constant, e.emit("Shape", other)))
 
 
 ROUNDED = _constant_workaround(
@@ -354,9 +350,8 @@ def _flip(graph: Graph, x: Symbol) -> Symbol:
     if array is not None:
         flipped: np.ndarray[Any, Any] = np.ascontiguousarray(array).view(np.uint8) ^ np.uint8(128)
         return graph.build.constant(flipped.view(dtype.numpy).reshape(array.shape), dtype)
-    b, wide = graph.build, tensor_type(DType.int32, x.shape)
-    moved = b.emit("Add", (b.emit("Cast", (x,), wide, {"to": DType.int32}), b.scalar(step, DType.int32)), wide)
-    return b.emit("Cast", (moved,), tensor_type(dtype, x.shape), {"to": dtype})
+    moved = e.add(e.emit("Cast", x, dtype=DType.int32, to=DType.int32), step)
+    return e.emit("Cast", moved, dtype=dtype, to=dtype)
 
 
 SIGNED_WEIGHTS = node_workaround(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
@@ -16,7 +17,7 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import built_here, hidden, node_workaround, of_onnx, operand_workaround
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+from graphcore.types.tensor_types import TensorType, tensor_type
 
 
 def _lacks_zero_point(node: Node) -> bool:
@@ -41,10 +42,8 @@ def _zeros(graph: Graph, dtype: DType, scale: Symbol) -> Symbol:
     sizes = [dim.value for dim in scale.shape]
     if None not in sizes:
         return graph.build.constant(np.zeros([n or 0 for n in sizes], dtype.numpy), dtype)
-    shape = graph.build.emit("Shape", (scale,), tensor_type(DType.int64, Shape([scale.rank])))
-    return graph.build.emit(
-        "ConstantOfShape", (shape,), tensor_type(dtype, scale.shape), {"value": np.zeros(1, dtype.numpy)}
-    )
+    zero = np.zeros(1, dtype.numpy)
+    return e.emit("ConstantOfShape", e.emit("Shape", scale), dtype=dtype, shape=scale.shape, value=zero)
 
 
 ZERO_POINTS = node_workaround(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
@@ -14,7 +15,7 @@ from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import matching, node_workaround, operand_workaround, sizes_type
+from graphcore.runtime.lowering.passes import matching, node_workaround, operand_workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -62,19 +63,12 @@ def _keep_axes(graph: Graph, node: Node) -> None:
     if axes.shape.is_ranked and axes.shape.is_static:
         change(node, op_type="Identity", inputs=(x,))
         return
-    emit, numbers = graph.build.emit, TensorType(DType.int64, ["?"])
-    sizes = emit("Shape", (x,), numbers)
+    sizes = e.emit("Shape", x)
     zeros, ones = (
-        emit("ConstantOfShape", (emit("Shape", (of,), numbers),), numbers, {"value": np.array([value])})
-        for of, value in ((axes, 0), (sizes, 1))
+        e.emit("ConstantOfShape", e.emit("Shape", of), value=np.array([value])) for of, value in ((axes, 0), (sizes, 1))
     )
-    is_kept = emit(
-        "Cast",
-        (emit("ScatterElements", (ones, axes, zeros), numbers),),
-        TensorType(DType.bool, ["?"]),
-        {"to": DType.bool},
-    )
-    remaining_sizes = emit("Compress", (sizes, is_kept), numbers)
+    is_kept = e.emit("Cast", e.emit("ScatterElements", ones, axes, zeros), dtype=DType.bool, to=DType.bool)
+    remaining_sizes = e.emit("Compress", sizes, is_kept)
     change(node, op_type="Reshape", inputs=(x, remaining_sizes), attributes=Attributes({"allowzero": 1}))
 
 
@@ -147,14 +141,9 @@ def _zeros(graph: Graph, node: Node) -> Graph:
         assert q is not None
         assert v is not None
         result = node.outputs[0]
-        leading = result.rank - 1
-        front = b.emit("Shape", (q,), sizes_type(leading), {"end": leading})
-        last = (
-            b.emit("Shape", (v,), sizes_type(1), {"start": 3})
-            if result.rank == 4
-            else b.vector([int(result.shape[-1])])
-        )
-        shape = b.emit("Concat", (front, last), sizes_type(result.rank), {"axis": 0})
+        front = e.emit("Shape", q, end=result.rank - 1)
+        last = e.emit("Shape", v, start=3) if result.rank == 4 else b.vector([int(result.shape[-1])])
+        shape = e.emit("Concat", front, last, axis=0)
         b.outputs([(None, b.emit("Expand", (b.scalar(0.0, result.dtype), shape), result.type))])
     return zeros
 
@@ -228,14 +217,10 @@ def _write_kernel(graph: Graph, node: Node, place: int) -> Symbol:
             operands={"W": w},
             help="pass filters with at least one element along each axis",
         )
-    b = graph.build
-    count = Dim.dynamic() if not w.shape.is_ranked else Dim(w.rank)
-    front = b.emit("Shape", (w,), sizes_type(_LEADING), {"end": _LEADING})
-    kernel = b.emit("Shape", (w,), sizes_type(count - _LEADING), {"start": _LEADING})
-    least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
-    shape = b.emit("Concat", (front, least), sizes_type(count), {"axis": 0})
+    least = e.emit("Max", e.emit("Shape", w, start=_LEADING), e.ints(w, [1]))
+    shape = e.emit("Concat", e.emit("Shape", w, end=_LEADING), least, axis=0)
     # Without allowzero a size of 0 keeps the size of the operand, for the channels.
-    return b.emit("Reshape", (w, shape), w.type)
+    return e.emit("Reshape", w, shape, shape=w.shape)
 
 
 KERNELS = operand_workaround(
@@ -279,12 +264,11 @@ def _write_pool(graph: Graph, node: Node) -> None:
         axes = b.vector(list(range(_LEADING, x.rank)))
         change(node, op_type=_POOLS[node.op_type], inputs=(x, axes), attributes={"keepdims": 1})
         return
-    front = b.emit("Shape", (x,), sizes_type(_LEADING), {"end": _LEADING})
-    planes = b.emit("ReduceProd", (front,), sizes_type(1), {"keepdims": 1})
+    front = e.emit("Shape", x, end=_LEADING)
+    planes = e.emit("ReduceProd", front, keepdims=1)
 
     def sizes(y: Symbol, *leading: Symbol) -> Symbol:
-        rest = b.emit("Shape", (y,), sizes_type(x.rank - _LEADING), {"start": _LEADING})
-        return b.emit("Concat", (*leading, rest), sizes_type(x.rank), {"axis": 0})
+        return e.emit("Concat", *leading, e.emit("Shape", y, start=_LEADING), axis=0)
 
     batch, exact = [x.shape[0] * x.shape[1], Dim(1)], {"allowzero": 1}
     type_ = TensorType(x.dtype, [*batch, *x.shape[_LEADING:]])
@@ -307,19 +291,15 @@ POOLS = node_workaround(
 
 
 def _write_normalization(graph: Graph, node: Node) -> None:
-    b, x, result = graph.build, present(node.inputs[0]), node.outputs[0]
-    sizes = b.emit("Shape", (x,), sizes_type(Dim.dynamic()))
-    batch, channels = (b.emit("Shape", (x,), sizes_type(1), {"start": i, "end": i + 1}) for i in range(_LEADING))
-    planes, one = b.emit("Shape", (x,), sizes_type(Dim.dynamic()), {"start": _LEADING}), b.vector([1])
-    some = b.emit("ReduceMin", (b.emit("Concat", (planes, one), planes.type, {"axis": 0}),), sizes_type(1))
-    few = b.emit("Mul", (batch, b.emit("Min", (some, one), some.type)), some.type)
-    shape = b.emit("Concat", (few, channels, b.emit("Max", (planes, one), planes.type)), sizes.type, {"axis": 0})
-    exact, type_ = {"allowzero": 1}, TensorType(x.dtype, Shape.unknown())
-    filled = b.emit("Reshape", (x, shape), type_, exact)
-    even = b.emit(
-        "InstanceNormalization", (filled, *node.inputs[1:]), TensorType(result.dtype, type_.shape), node.attributes
-    )
-    change(node, op_type="Reshape", inputs=(even, sizes), attributes=exact)
+    x, one = present(node.inputs[0]), graph.build.vector([1])
+    batch, channels = (e.emit("Shape", x, start=i, end=i + 1) for i in range(_LEADING))
+    planes = e.emit("Shape", x, start=_LEADING)
+    some = e.emit("ReduceMin", e.emit("Concat", planes, one, axis=0))
+    few = e.emit("Mul", batch, e.emit("Min", some, one))
+    shape = e.emit("Concat", few, channels, e.emit("Max", planes, one), axis=0)
+    filled = e.emit("Reshape", x, shape, shape=Shape.unknown(), allowzero=1)
+    even = e.emit("InstanceNormalization", filled, *node.inputs[1:], **node.attributes)
+    change(node, op_type="Reshape", inputs=(even, e.emit("Shape", x)), attributes={"allowzero": 1})
 
 
 IMAGES = node_workaround(
@@ -389,17 +369,17 @@ def _add_term(graph: Graph, node: Node) -> None:
     b, inputs, axes = graph.build, [*node.inputs], _terms(node)
     right, zero = _PRODUCTS[node.op_type]
     assert axes is not None
-    count = b.emit("Shape", (inputs[0],), sizes_type(1), {"start": axes[0], "end": axes[0] + 1})
-    missing = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
+    count = e.emit("Shape", inputs[0], start=axes[0], end=axes[0] + 1)
+    missing = e.emit("Max", e.emit("Sub", b.vector([1]), count), b.vector([0]))
     group = node.attributes.get("group", 1)
     for place, axis, times, point in (
         (0, axes[0], group, inputs[zero] if len(inputs) > zero else None),
         (right, axes[1], 1, None),
     ):
         x = present(inputs[place])
-        more = missing if times == 1 else b.emit("Mul", (missing, b.vector([times])), missing.type)
+        more = missing if times == 1 else e.mul(missing, times)
         parts = (b.vector([0] * (x.rank + axis)), more, b.vector([0] * (x.rank - axis - 1)))
-        pads = b.emit("Concat", parts, sizes_type(2 * x.rank), {"axis": 0})
+        pads = e.emit("Concat", *parts, axis=0)
         operands = (x, pads) if point is None else (x, pads, point)
         dims = [Dim.maximum(d, times) if a == axis else d for a, d in enumerate(x.shape)]
         inputs[place] = b.emit("Pad", operands, TensorType(x.dtype, dims))

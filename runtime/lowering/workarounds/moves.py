@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.walk import node_of
 from graphcore.runtime.lowering.passes import built_here, node_workaround, of_onnx, operand_workaround
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+from graphcore.types.tensor_types import TensorType, tensor_type
 
 PRODUCTS = frozenset({"FusedMatMul", "MatMul"})
 _HALVES = (DType.float16, DType.bfloat16)
@@ -45,8 +45,7 @@ def is_cast_transpose(x: Symbol | None) -> bool:
 
 def _unsqueezed(graph: Graph, x: Symbol) -> Symbol:
     """Return a value with another axis in front."""
-    shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
-    return graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
+    return e.emit("Unsqueeze", x, graph.build.vector([0]))
 
 
 def _insert_unsqueeze(graph: Graph, node: Node, place: int) -> Symbol:

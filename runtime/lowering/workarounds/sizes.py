@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
@@ -230,16 +231,13 @@ def _require_same_rank(x: Symbol, *others: Symbol) -> Symbol:
     b = x.graph.build
 
     def row(y: Symbol | None) -> Symbol:
-        assert y is not None
-        shape = b.emit("Shape", (y,), sizes_type(Dim(y.rank) if y.shape.is_ranked else Dim.dynamic()))
-        behind = b.emit("Concat", (b.vector([1]), shape), sizes_type(shape.shape[0] + 1), {"axis": 0})
-        return b.emit("Unsqueeze", (behind, b.vector([0])), TensorType(DType.int64, [1, *behind.shape]))
+        return e.unsqueeze(e.emit("Concat", b.vector([1]), e.emit("Shape", y), axis=0), 0)
 
-    rows = [row(x), *(row(b.capture(other)) for other in others)]
-    every = b.emit("Concat", tuple(rows), TensorType(DType.int64, [len(rows), *rows[0].shape[1:]]), {"axis": 0})
-    shape_row = b.emit("Gather", (every, b.scalar(0, DType.int64)), sizes_type(rows[0].shape[1]), {"axis": 0})
-    shape = b.emit("Slice", (shape_row, b.vector([1]), b.vector([1 << 31])), sizes_type(rows[0].shape[1] - 1))
-    return b.emit("Reshape", (x, shape), x.type, {"allowzero": 1})
+    every = e.emit("Concat", row(x), *(row(b.capture(other)) for other in others), axis=0)
+    shape = e.emit(
+        "Slice", e.emit("Gather", every, b.scalar(0, DType.int64), axis=0), b.vector([1]), b.vector([1 << 31])
+    )
+    return e.emit("Reshape", x, shape, shape=x.shape, allowzero=1)
 
 
 RANKS = node_workaround(
