@@ -27,7 +27,7 @@ from graphcore.runtime.lowering.build.casts import Casts
 from graphcore.runtime.lowering.decompositions.rows import WIDE_FLOATS, keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.runtime.lowering.dtypes import sequences, small_floats
-from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
+from graphcore.runtime.lowering.expansion.row_switch import computes
 from graphcore.runtime.lowering.passes import Summary, kinds_of
 from graphcore.runtime.lowering.select import Selector, keeps
 from graphcore.runtime.lowering.targets.compute_dtypes import MOVES, PROMOTIONS
@@ -37,17 +37,12 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
 
 
-def legalise(graph: Graph, rules: Legality, *, fast: bool = False, keeps_halves: bool = False) -> Graph:
-    """Return an equivalent graph that uses only what `rules` allow. Raises `GraphError` if there is none.
+class Legaliser(Policy[Rewrite]):
+    """Builds a graph equivalent to one, or to a body of one, that uses only what `rules` allow.
 
     fast: do not round between consecutive operators on floats narrower than float32. keeps_halves: nodes of imported
     models keep the runtime's kernels of float16 and bfloat16, which may round at any point.
     """
-    return Legaliser(graph, rules, fast=fast, keeps_halves=keeps_halves).run()
-
-
-class Legaliser(Policy[Rewrite]):
-    """Legalises one graph, or a body of one."""
 
     def __init__(
         self,
@@ -75,7 +70,7 @@ class Legaliser(Policy[Rewrite]):
         self._around = {number for number, own in graph.memory.loose.items() if fast or own}
 
     def run(self) -> Graph:
-        """Return the new graph."""
+        """Return the new graph. Raises `GraphError` if there is none."""
         for symbol in self._old.input_symbols:
             if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
                 # A fed value may have more bits than the dtype.
@@ -186,7 +181,7 @@ def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -
         return False
     if any(stored_as(node, rules) or _needs_rewrite(node, rules) for node in summary.nodes(CONTROL)):
         return False
-    if not all(computes(node, rules) for node in summary.nodes(PARTIAL_KERNELS.keys())):
+    if not all(computes(node, rules) for node in summary.nodes({"Attention"})):
         return False
     if rules.decomposes and any(map(_has_other_scale, summary.nodes({"DequantizeLinear"}))):
         return False

@@ -20,7 +20,7 @@ from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, integers, sequences, small_floats
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
-from graphcore.runtime.lowering.legalise import is_legal, legalise
+from graphcore.runtime.lowering.legalise import Legaliser, is_legal
 from graphcore.runtime.lowering.passes import LoweringRun, Pass, Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality, schema_dtypes
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
@@ -117,10 +117,6 @@ def onnx_op_types(summary: Summary) -> Set[str]:
 # Passes that need more than a graph
 
 
-def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
-    return summary.graph.optimize()
-
-
 def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
     operators = summary.operators
     op_types = {op_type for fusion in FUSIONS if (fusion.sign, "") in operators for op_type in fusion.makes}
@@ -150,7 +146,7 @@ def _inline_or_keep(summary: Summary, lowering: LoweringRun) -> Graph:
 
 def _legalise(summary: Summary, lowering: LoweringRun) -> Graph:
     fast = lowering.precision == "fast" and lowering.rules.decomposes
-    return legalise(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None)
+    return Legaliser(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None).run()
 
 
 def _has_slow_weights(summary: Summary, lowering: LoweringRun) -> bool:
@@ -201,7 +197,7 @@ PREPARING: tuple[Pass, ...] = (
     ),
     Pass(
         "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
-        lambda summary, lowering: lowering.optimize == "exact", _optimize,
+        lambda summary, lowering: lowering.optimize == "exact", lambda summary, lowering: summary.graph.optimize(),
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',

@@ -352,6 +352,9 @@ def report(candidates: Sequence[Candidate], plan: QuantizationPlan) -> Report:
         if encoded is not None and (place := (encoded.key, id(node.outputs[0].graph))) not in seen:
             seen.add(place)
             after += encoded.tensor.nbytes
+        scheme = ""
+        if encoded is not None:  # a table of rows is int8 if the scheme has no encoding of rows
+            scheme = encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name
         rows.append(
             Row(
                 candidate.layer,
@@ -359,7 +362,7 @@ def report(candidates: Sequence[Candidate], plan: QuantizationPlan) -> Report:
                 node.op_type,
                 root.name,
                 tuple(root.shape.static_dims),
-                "" if encoded is None else _scheme(candidate, encoded),
+                scheme,
                 plan.reasons.get(id(node), ""),
                 size,
                 after,
@@ -368,8 +371,3 @@ def report(candidates: Sequence[Candidate], plan: QuantizationPlan) -> Report:
             )
         )
     return Report(plan.choices.scheme.name, tuple(rows))
-
-
-def _scheme(candidate: Candidate, encoded: Encoded) -> str:
-    """Return the encoding of a weight: a table of rows is int8 if the scheme has no encoding of rows."""
-    return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

@@ -305,7 +305,8 @@ class Casts:
         if array is not None:
             return b.constant(casting.round_tf32(array), DType.float32)
         if not b.rules.views_bits:
-            return rounded_tf32(b, symbol)
+            wide = self.native(symbol, DType.float64)
+            return with_sign_of_zero(b, self.native(_cut(b, wide, wide, DType.tensor_float32), DType.float32), symbol)
         # float16 has as many bits: scale normal numbers to normal float16 numbers, and subnormals to subnormals.
         type_ = symbol.type
         emit = b.emit
@@ -353,12 +354,6 @@ def rounded(b: Builder, x: Symbol, dtype: DType) -> Symbol:
     # No more than 24 bits, so that adding the large number does not reach the next power of two.
     near = b.native_cast(b.native_cast(x, DType.float32), DType.float64)
     return with_sign_of_zero(b, _cut(b, x, near, dtype), x)
-
-
-def rounded_tf32(b: Builder, x: Symbol) -> Symbol:
-    """Round float32 values to 10 mantissa bits."""
-    wide = b.native_cast(x, DType.float64)
-    return with_sign_of_zero(b, b.native_cast(_cut(b, wide, wide, DType.tensor_float32), DType.float32), x)
 
 
 def _cut(b: Builder, x: Symbol, near: Symbol, dtype: DType) -> Symbol:
@@ -435,6 +430,11 @@ def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False)
         elif narrow or integers:
             casts.loose[result.id, dtype] = m
     return tuple(results)
+
+
+def in_dtype(dtype: DType, b: Builder, call: OpCall) -> tuple[Symbol, ...]:
+    """The decomposition of an operator that is computed in another dtype."""
+    return compute_in(b, dtype, call)
 
 
 def _moved(b: Builder, symbol: Symbol, dtype: DType, by_bits: bool) -> Symbol:

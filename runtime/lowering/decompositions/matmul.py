@@ -20,11 +20,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
-def bools_in_int32(b: Builder, call: OpCall) -> Replacement:
-    """Compute MatMul and Col2Im of bools by counts in int32: the sum of bools is a logical or."""
-    return compute_in(b, DType.int32, call)
-
-
 def may_be_empty(x: TensorType, result: TensorType) -> bool:
     """Return True if a product may have no rows, or empty sums, in a form that kernels compute wrongly then.
 

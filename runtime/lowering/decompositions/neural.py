@@ -9,7 +9,6 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
-from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import nan_along
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import places, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
@@ -166,10 +165,6 @@ def by_double(b: Builder, call: OpCall) -> Replacement:
     wide = b.cast(x, DType.float64)
     result = b.op(call.op, wide, *axes, shape=call.shape, **call.attributes)
     return b.saturated(result, x.dtype)
-
-
-def unique_bool(b: Builder, call: OpCall) -> Replacement:
-    return compute_in(b, DType.int8, call)
 
 
 def determinant(b: Builder, call: OpCall) -> Replacement:

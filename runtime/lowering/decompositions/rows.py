@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
+from graphcore.runtime.lowering.build.casts import in_dtype
 from graphcore.runtime.lowering.decompositions import bits, float64_functions, older, reductions
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
@@ -72,7 +73,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("Max", "Min"), (DType.int64,), "matmul.extreme_int64"),
         (("Clip",), (DType.int64,), "matmul.clip_int64"),
         (("Sign",), (DType.int64,), "matmul.sign_int64"),
-        (("MatMul",), (DType.bool,), "matmul.bools_in_int32"),
+        (("MatMul", "Col2Im"), (DType.bool,), partial(in_dtype, DType.int32)),  # a sum of bools is a logical or
         (("MatMul",), (DType.float32, DType.int32, DType.int64), "matmul.matmul"),
         (("MatMul",), (DType.int8, DType.uint8), "matmul.matmul_bytes"),
         (("MatMul",), (DType.float64,), "matmul.matmul_double"),
@@ -120,14 +121,13 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("NonZero",), (DType.string,), "rearranging.nonzero"),
         (_MOVED_AS_NUMBERS, (DType.string,), "rearranging.move_strings"),
         (("Col2Im",), (DType.string,), "rearranging.refuse_sum_of_strings"),
-        (("Col2Im",), (DType.bool,), "matmul.bools_in_int32"),
         (("MaxRoiPool",), (_F32, _F64), "resizing.max_roi_pool"),
         (("Relu",), (DType.int64,), "neural.relu_integers"),
         (("PRelu",), _WIDE, "neural.prelu_integers"),
         (("Gemm",), _WIDE, "neural.gemm_integers"),
         (("ReduceL1", "ReduceSumSquare"), INTEGERS, "neural.sum_of_sizes"),
         (("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"), INTEGERS, "neural.by_double"),
-        (("Unique",), (DType.bool,), "neural.unique_bool"),
+        (("Unique",), (DType.bool,), partial(in_dtype, DType.int8)),
         (("Unique",), (DType.uint64,), "matmul.ordered_view"),
         (("RNN", "GRU", "LSTM"), (_F32,), "recurrent.batch_second"),
         (("RNN", "GRU", "LSTM"), (_F64,), "recurrent.unroll"),

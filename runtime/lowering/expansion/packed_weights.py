@@ -63,17 +63,15 @@ def build_product(node: Node, inputs: Sequence[Symbol | None], rules: Legality, 
             return composed.unsaturated(x, values, parts, saturates) if rules.decomposes else None
     if key is not None and rules.decomposes:
         tensor = _tensor(attributes, arrays)
-        return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, attributes, rules, key, done)
+        if x is not None:
+            return _product(x, tensor, attributes, rules, key, done)
+        return once((*key, "floats"), done, lambda: (values.graph.build.constant(tensor.dequantize(), _F32),))[0]
     if key is None:
         make = computed if rules.decomposes else dequantized
         weight = make(how[0], values, parts, *how[1:])
     else:
         (weight,) = once((*key, "standard"), done, lambda: (dequantized(how[0], values, parts, *how[1:]),))
     return weight if x is None else product(x, weight)
-
-
-def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
-    return once((*key, "floats"), done, lambda: (values.graph.build.constant(tensor.dequantize(), _F32),))[0]
 
 
 def _product(

@@ -401,20 +401,17 @@ def _has_expansion(node: Node, rules: Legality) -> bool:
 
 def computes(node: Node, rules: Legality) -> bool:
     """Return True if the existing kernel of one of ONNX's operators computes this node."""
-    return not rules.decomposes or node.op_type not in PARTIAL_KERNELS or PARTIAL_KERNELS[node.op_type].is_native(node)
+    return not rules.decomposes or node.op_type != "Attention" or composed.is_native(node)
 
 
 def _by_kernel(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> tuple[Symbol, ...] | None:
-    partial = PARTIAL_KERNELS.get(node.op_type) if not node.domain else None
-    if partial is None or not rules.decomposes:
+    """Return the results of the kernel of Attention, which runs some nodes only."""
+    if node.op_type != "Attention" or node.domain or not rules.decomposes:
         return None
     row = rules.dtypes(node.op_type)
     dtype = next((s.dtype for s in node.inputs if s is not None), None)
-    return partial.build_kernel(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
+    return composed.build_kernel(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
 
-
-PARTIAL_KERNELS = {"Attention": composed}
-"""Operators whose kernel runs some nodes only: the modules that select them, and rewrite others for the kernel."""
 
 _WIDER = {
     DType.float16: DType.float32,

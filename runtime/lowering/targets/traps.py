@@ -61,17 +61,11 @@ def in_force(trap: str, runtime: Runtime) -> bool:
 
 @functools.cache
 def _includes(affected: ReleaseRange, version: str, releases: tuple[str, ...], in_file: bool) -> bool:
-    lowered_for = _neighbours(version, releases) if version else _supported(releases)
+    lowered_for = _neighbours(version, releases) if version else filter(is_supported, releases)
     newer = [r for r in releases if version and in_file and ordered(r) > ordered(version)]
     return any(map(affected.includes, (*lowered_for, *newer)))
 
 
-@functools.cache
-def _supported(releases: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(filter(is_supported, releases))
-
-
-@functools.cache
 def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
     """Return the measured release of a version, or its neighbours."""
     number = ordered(version)

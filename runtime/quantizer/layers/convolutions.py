@@ -26,7 +26,7 @@ from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplaceme
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import _shape, tensor_type
 
 Step: TypeAlias = "tuple[np.float32, np.uint8]"
 
@@ -173,7 +173,9 @@ def _quantized_convolution(
     if node.op_type == "Conv":
         return _rounded(building, build.emit("Conv", operands, node.outputs[0].type, node.attributes), leaving)
     attributes = {"pads": pads(node), "kernel_shape": list(quantized.shape[2:])}
-    result = build.emit("Conv", operands, channels_type(node, x), attributes)
+    channels = Dim(int(_weight_shape(node)[1]) * phases(node))
+    shape = _shape([x.shape[0], channels, *tuple(x.shape)[2:]])
+    result = build.emit("Conv", operands, tensor_type(DType.float32, shape), attributes)
     placed = side_by_side(_in_bytes(building, result, leaving), node)
     return build.emit("DequantizeLinear", (placed, *_constants(building, leaving)), node.outputs[0].type)
 
@@ -267,12 +269,6 @@ def pads(node: Node) -> list[int]:
     """Return the padding of the convolution."""
     spans = _spans(node)
     return [-first for first, _ in spans] + [last for _, last in spans]
-
-
-def channels_type(node: Node, x: Symbol) -> TensorType:
-    """Return the float32 type of the convolution's result."""
-    count = Dim(int(_weight_shape(node)[1]) * phases(node))
-    return tensor_type(DType.float32, _shape([x.shape[0], count, *tuple(x.shape)[2:]]))
 
 
 def side_by_side(numbers: Symbol, node: Node) -> Symbol:

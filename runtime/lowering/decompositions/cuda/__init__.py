@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from graphcore.runtime.lowering.build.builder import Decomposition
+from graphcore.runtime.lowering.build.casts import in_dtype
 from graphcore.runtime.lowering.decompositions import bits, float64_functions, neural, older, pooling
 from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
@@ -24,7 +26,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("Abs",), FLOATS, order.absolute),
     (("Sign",), (F32, F64), bits.keep_nan),
     (("Relu",), FLOATS, neural.relu),
-    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), order.through_double),
+    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), partial(in_dtype, F64)),
     (("Conv",), (F16, BF16), order.convolve_narrow),
     (("ReduceSum",), INTEGERS, networks.sum_integers),
     (("MatMul",), INTEGERS, networks.matmul),

@@ -191,11 +191,6 @@ def bits_extreme(b: Builder, call: OpCall) -> Replacement:
     return extreme_floats(b, call)
 
 
-def through_double(b: Builder, call: OpCall) -> Replacement:
-    """Compute functions in float64 that have a decomposition only for it."""
-    return compute_in(b, DType.float64, call)
-
-
 def convolve_narrow(b: Builder, call: OpCall) -> Replacement:
     """Compute Conv of narrow floats in float32: the kernel adds the bias to a rounded sum."""
     if len(call.inputs) < 3 or call.inputs[2] is None:
