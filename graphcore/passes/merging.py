@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import difflib
 import fnmatch
+import math
 import struct
 from collections.abc import Hashable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -116,19 +117,23 @@ class Initializers:
     """The initializers that count as constants in all sweeps over a graph, and those that were used.
 
     kept_names: of those that remain weights. used: the pass that used an initializer, by name. budget: the bytes that
-    folding may still add to the model. reads: the names that the current rule has read.
+    folding may still add to the model. reads: the names that the current rule has read. Without a graph none counts,
+    and the model may grow.
     """
 
-    def __init__(self, graph: Graph, keep: object, limit: int) -> None:
-        self.kept_names = _match_names(graph, keep)
-        self.used = dict(graph.folded)
-        self.budget = GROWTH * limit
+    def __init__(self, graph: Graph | None = None, keep: object = (), limit: int = 0) -> None:
+        self.kept_names = frozenset[str]() if graph is None else _match_names(graph, keep)
+        self.used = {} if graph is None else dict(graph.folded)
+        self.budget = math.inf if graph is None else GROWTH * limit
         self.reads: list[str] = []
+        self._are_constants = graph is not None
 
     def counts(self, symbol: Symbol) -> bool:
         """Return True if a Symbol is an initializer that counts as a constant."""
         producer = symbol.producer
-        if not isinstance(producer, Constant) or not producer.is_weight or type(producer.origin) is not Imported:
+        if not self._are_constants or not isinstance(producer, Constant):
+            return False
+        if not producer.is_weight or type(producer.origin) is not Imported:
             return False
         return symbol.given_name is None or symbol.given_name not in self.kept_names
 
@@ -191,15 +196,8 @@ def _match_names(graph: Graph, keep: object) -> frozenset[str]:
 # Liveness: the nodes and Symbols that outputs of a graph need, for dead code elimination.
 
 
-class Live(NamedTuple):
-    """Liveness of a graph. nodes: True for each live node. symbols: the numbers of live Symbols."""
-
-    nodes: list[bool]
-    symbols: set[int]
-
-
-def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
-    """Return the nodes that outputs need, and nodes without results.
+def live_nodes(graph: Graph, *, by_name: bool = True) -> tuple[list[bool], set[int]]:
+    """Return for each node whether outputs need it, or it has no results, and the numbers of live Symbols.
 
     by_name: include nodes that values with users' names need. Names in loaded models do not count: there every value
     has one.
@@ -222,7 +220,7 @@ def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
         for value in node.attributes.values():
             if isinstance(value, Graph):
                 used.update(value.scope.captured)
-    return Live(is_live, used)
+    return is_live, used
 
 
 def readers(graph: Graph) -> dict[int, int]:

@@ -6,6 +6,7 @@ replaces its result, or None. Later rules see the results of earlier ones, so on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -39,7 +40,7 @@ class SweepPolicy(Policy["Sweep"]):
     rules: by operator of ONNX or the library, tried in order. removes_dead: dead code elimination. merges: common
     subexpression elimination. limit: the maximum size of a new constant, in bytes. branches: replace an If of a
     constant condition by the nodes of its branch. simplifies_shapes: record values with sizes. passes: the name of the
-    pass of each rule. initializers: of loaded models, if they count as constants.
+    pass of each rule. initializers: of loaded models, which may count as constants.
     """
 
     rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class SweepPolicy(Policy["Sweep"]):
     branches: bool = False
     simplifies_shapes: bool = False
     passes: Mapping[Rule, str] = field(default_factory=dict)
-    initializers: Initializers | None = None
+    initializers: Initializers = field(default_factory=Initializers)
     keeps_types: ClassVar[bool] = True
 
     def body(self, rewrite: Sweep, body: Graph) -> Graph:
@@ -113,13 +114,13 @@ class Sweep(Rewrite):
     def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
         """Build the nodes of the new graph."""
         old, new, at, rules = self.old, self.new, self._mapped, self.policy.rules
-        live = live_nodes(old) if self.policy.removes_dead else None
+        is_live, used = live_nodes(old) if self.policy.removes_dead else (None, None)
         notes_sizes = self.is_top and self.policy.simplifies_shapes
         # An output with an automatic name keeps it.
         named = {s.id: label for label, s in reversed(labels) if s.given_name is None and label == s.name}
-        self._add_leaves(None if live is None else live.symbols)
+        self._add_leaves(used)
         for position, node in enumerate(old.nodes):
-            if live is not None and not live.nodes[position]:
+            if is_live is not None and not is_live[position]:
                 self.changes += 1
                 continue
             inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
@@ -160,8 +161,7 @@ class Sweep(Rewrite):
         if symbol is None or symbol.ambiguous:
             return None
         array = constant_array(symbol, outer=True)
-        initializers = self.policy.initializers
-        return array if array is not None or initializers is None else initializers.array(symbol)
+        return self.policy.initializers.array(symbol) if array is None else array
 
     def readers(self, symbol: Symbol) -> int:
         """Return the number of reads of a Symbol of the old graph."""
@@ -175,10 +175,10 @@ class Sweep(Rewrite):
         This is the limit, as long as the model did not grow by too much, or the size of the operands that it frees.
         """
         limit, initializers = self.policy.limit, self.policy.initializers
-        if initializers is None or (size <= limit and size <= initializers.budget):
+        if size <= limit and size <= initializers.budget:
             return limit
-        freed = self._freed_bytes(node)
-        return max(min(limit, initializers.budget + freed), freed)
+        freed = self._freed_bytes(node) if initializers.budget < math.inf else 0
+        return int(max(min(limit, initializers.budget + freed), freed))
 
     def _freed_bytes(self, node: Node) -> int:
         """Return the bytes of constants that only `node` reads, and its share of those that are only sliced."""
@@ -212,7 +212,7 @@ class Sweep(Rewrite):
         type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
         initializers = self.policy.initializers
         # Small constants do not count beside the size of a node.
-        if initializers is not None and array.nbytes > self.policy.limit >> 12:
+        if initializers.budget < math.inf and array.nbytes > self.policy.limit >> 12:
             initializers.budget -= max(0, array.nbytes - self._freed_bytes(node))
         return self.new.build.symbol(type_, Constant(array, False, node.origin))
 
@@ -221,7 +221,6 @@ class Sweep(Rewrite):
     def _add_leaves(self, used: set[int] | None) -> None:
         """Add inputs, constants and captured Symbols, in order. used: the numbers of live Symbols; None for all."""
         old, new, at = self.old, self.new, self._mapped
-        initializers = self.policy.initializers
         constants: dict[object, Symbol] = {}
         for symbol in old.symbols:
             producer = symbol.producer
@@ -235,8 +234,8 @@ class Sweep(Rewrite):
                     continue
                 key = self._merger.constant(symbol, self._is_initializer(symbol)) if self._merger is not None else None
                 constant = constants.get(key) if key is not None else None
-                if constant is not None and initializers is not None:
-                    initializers.record_merge(symbol, constant)
+                if constant is not None:
+                    self.policy.initializers.record_merge(symbol, constant)
                 if constant is None:
                     constant = new.build.symbol(symbol.type, producer, None if self._drops_names else symbol.given_name)
                     if key is not None:
@@ -249,14 +248,12 @@ class Sweep(Rewrite):
                 )
 
     def _is_initializer(self, symbol: Symbol) -> bool:
-        initializers = self.policy.initializers
-        return initializers is not None and symbol.id not in self.ends and initializers.counts(symbol)
+        return symbol.id not in self.ends and self.policy.initializers.counts(symbol)
 
     def _inline_branch(self, node: Node, inputs: Inputs) -> bool:
         """Replace an If of a constant condition by the nodes of its branch; return True if that was done."""
         initializers = self.policy.initializers
-        if initializers is not None:
-            initializers.reads.clear()
+        initializers.reads.clear()
         condition = self.constant_value(inputs[0])
         if condition is None or condition.size != 1 or self._is_inlined:
             return False
@@ -271,8 +268,7 @@ class Sweep(Rewrite):
         branch._walk([])
         for symbol, result in zip(node.outputs, chosen, strict=True):
             self._mapped[symbol.id] = branch.of(result)
-        if initializers is not None:
-            initializers.commit("fold_constants")
+        initializers.commit("fold_constants")
         self.changes += branch.changes + 1
         self.used |= branch.used
         return True
@@ -308,17 +304,17 @@ class Sweep(Rewrite):
         if getattr(symbol.type, "ambiguous", False):
             return False
         initializers = self.policy.initializers
-        if initializers is not None and initializers.kept_names and self._reads_kept(inputs):
+        if initializers.kept_names and self._reads_kept(inputs):
             return False
         for rule in self.policy.rules[node.op_type]:
-            if initializers is not None and initializers.reads:
+            if initializers.reads:
                 initializers.reads.clear()
             nodes, symbols = len(self.new.nodes), len(self.new.symbols)
             result = rule(self, node, inputs)
             if result is not None and self._replace(symbol, result, named, is_read):
                 if type(result.producer) is Node:
                     self._remember_sizes(symbol, result)
-                if initializers is not None and initializers.reads:
+                if initializers.reads:
                     initializers.commit(self.policy.passes.get(rule, "optimize"))
                 self.changes += 1
                 self.used.add(rule)
@@ -352,11 +348,7 @@ class Sweep(Rewrite):
     def _reads_kept(self, inputs: Inputs) -> bool:
         """Return True if an operand is a weight that the caller keeps, so that its uses are not simplified."""
         initializers = self.policy.initializers
-        return (
-            initializers is not None
-            and bool(initializers.kept_names)
-            and any(s is not None and initializers.keeps(s) for s in inputs)
-        )
+        return bool(initializers.kept_names) and any(s is not None and initializers.keeps(s) for s in inputs)
 
     def _merge(self, node: Node, same: Node, named: dict[int, str], is_read: bool) -> bool:
         """Replace the results of a node by those of an equal one; return True if their names allow it."""
@@ -407,24 +399,20 @@ class Sweep(Rewrite):
 
 
 class SweepSizes(ShapeValues):
-    """The values of integer tensors of the graph that is swept.
+    """The values of integer tensors of the graph that is swept. initializers: those that count as constants."""
 
-    initializers: those that count as constants, if any.
-    """
-
-    def __init__(self, initializers: Initializers | None) -> None:
+    def __init__(self, initializers: Initializers) -> None:
         super().__init__()
         self._initializers = initializers
 
     def _read(self, symbol: Symbol, type_: TensorType, depth: int) -> Value:
         producer = symbol.producer
         if isinstance(producer, Constant) and (producer.is_weight or symbol.ambiguous):
-            initializers = self._initializers
-            if symbol.ambiguous or initializers is None or not initializers.counts(symbol):
+            if symbol.ambiguous or not self._initializers.counts(symbol):
                 return None
             # The value is cached, so that the rule that used it first is not known.
             if symbol.given_name is not None:
-                initializers.used.setdefault(symbol.given_name, "simplify_shapes")
+                self._initializers.used.setdefault(symbol.given_name, "simplify_shapes")
         try:
             return super()._read(symbol, type_, depth)
         except (ArithmeticError, LookupError, TypeError, ValueError):

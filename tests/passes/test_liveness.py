@@ -22,11 +22,11 @@ def graph_with_rest() -> Graph:
 
 def test_live_nodes_are_those_of_outputs_names_and_nodes_without_results() -> None:
     graph = graph_with_rest()
-    live = live_nodes(graph)
-    results = [node.op_type for node, stays in zip(graph.nodes, live.nodes, strict=True) if stays]
+    is_live, symbols = live_nodes(graph)
+    results = [node.op_type for node, stays in zip(graph.nodes, is_live, strict=True) if stays]
     assert results == ["Sub", "Add", "Notify", "Div"]
-    assert live.symbols >= {s.id for s in graph.outputs}
-    assert not any(s.id in live.symbols for node in graph.nodes if node.op_type == "Mul" for s in node.outputs)
+    assert symbols >= {s.id for s in graph.outputs}
+    assert not any(s.id in symbols for node in graph.nodes if node.op_type == "Mul" for s in node.outputs)
 
 
 def test_prune_leaves_names_out_of_account_and_keeps_the_order() -> None:
