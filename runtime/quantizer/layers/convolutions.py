@@ -154,18 +154,18 @@ def _quantized_convolution(
 ) -> Symbol:
     build, node = building.graph.build, chain.nodes[0]
     x, old = present(inputs[0]), node.inputs[0]
-    root = present(weight_of(node.inputs[1]))
+    root = present(weight_of(node.inputs[1])).root
     entering, leaving = present(ranges.scale(present(old))), present(ranges.scale(chain.result))
     assert quantized.scales is not None
-    stem = f"{root.root.name}.int8"
-    scales = building.constant(quantized.scales, f"{stem}.scale", root.root)
-    numbers = building.constant(quantized.data, stem, root.root)
+    stem = f"{root.name}.int8"
+    scales = building.constant(quantized.scales, f"{stem}.scale", root)
+    numbers = building.constant(quantized.data, stem, root)
     filters = build.emit("DequantizeLinear", (numbers, scales), tensor_type(DType.float32, numbers.shape), {"axis": 0})
     steps = (quantized.scales.astype(np.float32) * entering[0]).astype(np.float32)
     whole = np.clip(np.rint(bias.astype(np.float64) / steps), -(2**31), 2**31 - 1).astype(np.int32)
     added = build.emit(
         "DequantizeLinear",
-        tuple(building.constant(*own, root.root) for own in ((whole, f"{stem}.bias"), (steps, f"{stem}.bias.scale"))),
+        tuple(building.constant(a, f"{stem}.{name}", root) for a, name in ((whole, "bias"), (steps, "bias.scale"))),
         tensor_type(DType.float32, scales.shape),
         {"axis": 0},
     )
