@@ -23,8 +23,8 @@ def emit(
 
 
 _DTYPES = {
+    **dict.fromkeys(having(Trait.COMPARES) | having(Trait.TESTS), DType.bool),
     **dict.fromkeys(having(Trait.POSITIONS) - having(Trait.SELECTS), DType.int64),
-    **dict.fromkeys(having(Trait.COMPARES) | {"IsFinite", "IsInf", "IsNaN"}, DType.bool),
 }
 """The dtypes of results that do not have the dtype of an operand."""
 

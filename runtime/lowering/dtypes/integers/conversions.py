@@ -109,9 +109,8 @@ def of_number(limbs: Limbs, number: int) -> WideValue:
 
 def widened(symbol: Symbol, interval: Interval) -> WideValue:
     """Return the value of an integer tensor of up to 64 bits, or of bools."""
-    if symbol.dtype is _I64:
-        return WideValue((Limb(e.bitcast(symbol, U64), interval),), interval)
-    return WideValue((Limb(e.cast_within(symbol, U64), interval),), interval)
+    stored = e.bitcast if symbol.dtype is _I64 else e.cast_within
+    return WideValue((Limb(stored(symbol, U64), interval),), interval)
 
 
 def split(limbs: Limbs, symbol: Symbol, dtype: DType) -> WideValue:
@@ -154,7 +153,7 @@ def to_float(limbs: Limbs, value: WideValue, target: DType) -> Symbol:
     negative = limbs.negative_mask(value) if value.interval.lo < 0 else None
     size = value if negative is None else limbs.where(negative, limbs.negate(value), value)
     size = WideValue(size.limbs, Interval(0, value.interval.size))
-    digits = [e.bitcast(s, _I64) for s in limbs.full(WideValue(limbs.digits(size, 3), size.interval))]
+    digits = [e.bitcast(symbol, _I64) for symbol, _ in limbs.whole_digits(size, 3)]
     constant = digits[0].graph.build.scalar
     # The highest nonzero digit, the two below it, whether anything below those is nonzero, and their scale.
     parts = digits[2::-1]

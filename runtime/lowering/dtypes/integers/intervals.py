@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -110,23 +111,16 @@ def _bits(intervals: Sequence[Interval]) -> int:
     return max(max(i.hi, ~i.lo).bit_length() for i in intervals)
 
 
-def _and(operands: Sequence[Interval], node: Node | None = None) -> Interval:
+def bitwise_and(operands: Sequence[Interval], node: Node | None = None) -> Interval:
     nonnegative = [i for i in operands if i.lo >= 0]
     if nonnegative:
         return Interval(0, min(i.hi for i in nonnegative))
     return Interval(-(1 << _bits(operands)), (1 << _bits(operands)) - 1)
 
 
-def _or(operands: Sequence[Interval], node: Node | None = None) -> Interval:
+def bitwise_or(operands: Sequence[Interval], node: Node | None = None) -> Interval:
     top = 1 << _bits(operands)
     return Interval(0 if all(i.lo >= 0 for i in operands) else -top, top - 1)
-
-
-def _total(operands: Sequence[Interval], node: Node) -> Interval:
-    result = operands[0]
-    for other in operands[1:]:
-        result = result + other
-    return result
 
 
 def _not(operands: Sequence[Interval], node: Node) -> Interval:
@@ -183,17 +177,16 @@ def _extreme(choose: Callable[[Sequence[int]], int]) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    "Add": _total,
-    "Sum": _total,
+    **dict.fromkeys(("Add", "Sum"), lambda operands, node: reduce(Interval.__add__, operands)),
     "Sub": lambda operands, node: operands[0] + -operands[1],
     "Mul": lambda operands, node: operands[0] * operands[1],
     "Square": lambda operands, node: Interval(0, operands[0].size ** 2),
     "Neg": lambda operands, node: -operands[0],
     "Abs": lambda operands, node: Interval(0, operands[0].size),
     "Sign": lambda operands, node: Interval(-1 if operands[0].lo < 0 else 0, 1),
-    "BitwiseAnd": _and,
-    "BitwiseOr": _or,
-    "BitwiseXor": _or,
+    "BitwiseAnd": bitwise_and,
+    "BitwiseOr": bitwise_or,
+    "BitwiseXor": bitwise_or,
     "BitwiseNot": _not,
     "ShiftLeft": _shifted_left,
     "ShiftRight": _shifted_right,
@@ -208,6 +201,3 @@ RULES: dict[str, Rule] = {
     "ReduceMin": lambda operands, node: operands[0],
 }
 """Operators whose results' intervals follow from those of their operands; the `MOVES` have the union of these."""
-
-bitwise_and = _and
-bitwise_or = _or

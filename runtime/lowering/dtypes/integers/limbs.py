@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -188,7 +189,8 @@ class Limbs:
             entries = waiting[len(limbs)]
             if len(limbs) == max_limbs - 1:
                 limbs.append(self.modular(entries))
-                is_exact &= limbs[-1].window == _sum(entries)
+                windows = (limb.window for limb in entries)
+                is_exact &= limbs[-1].window == reduce(Interval.__add__, windows, Interval(0, 0))
                 break
             spill: list[Limb] = []
             limbs.append(self.column(entries, spill))
@@ -323,21 +325,22 @@ class Limbs:
             tensors.append(symbol)
         return tensors
 
+    def whole_digits(self, value: WideValue, least: int = 1) -> list[tuple[Symbol, Limb]]:
+        """Return digits as `digits` does, each with its tensor, all of one shape."""
+        digits = self.digits(value, least)
+        return list(zip(self.full(WideValue(digits, value.interval)), digits, strict=True))
+
     def negative_mask(self, value: WideValue) -> Symbol:
         """Return a tensor of bools: True where a value is negative."""
-        digits = self.digits(value)
-        bias = max(0, -digits[-1].window.lo)
-        symbol = self.full(WideValue(digits, value.interval))[-1]
+        symbol, last = self.whole_digits(value)[-1]
+        bias = max(0, -last.window.lo)
         if bias:
             symbol = e.emit("Add", symbol, self._constant(bias))
         return e.less(symbol, self._constant(bias))
 
     def zero_mask(self, value: WideValue) -> Symbol:
         """Return a tensor of bools: True where a value is 0."""
-        symbols = self.full(WideValue(self.digits(value), value.interval))
-        combined = symbols[0]
-        for symbol in symbols[1:]:
-            combined = e.emit("BitwiseOr", combined, symbol)
+        combined = reduce(partial(e.emit, "BitwiseOr"), [symbol for symbol, _ in self.whole_digits(value)])
         return e.equal(combined, self._constant(0))
 
     def where(self, condition: Symbol, a: WideValue, b: WideValue) -> WideValue:
@@ -364,13 +367,6 @@ class Limbs:
         rows = [list(self.digits(value)) for value in values]
         count = max(map(len, rows))
         return [list(self.digits(value, count)) for value in values]
-
-
-def _sum(entries: Sequence[Limb]) -> Interval:
-    total = Interval(0, 0)
-    for entry in entries:
-        total = total + entry.window
-    return total
 
 
 def _value(limbs: Sequence[Limb], interval: Interval | None) -> WideValue:

@@ -12,10 +12,10 @@ import numpy as np
 from graphcore.arrays import big_integers
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
-from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.control import scan
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import Shape
 
 BITS = 16
 _BASE = 1 << BITS
@@ -118,36 +118,25 @@ def contracted(x: Symbol, y: Symbol, shape: Shape) -> Symbol:
 
 def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
     """Return the sums of products of words of equal weight: Horner's rule along the words of x, last first."""
-    word_type = tensor_type(_I64, _without_first(x.shape))
-    with body(y.graph, "times", [tensor_type(_I64, shape), word_type]) as step:
-        total, word = step.inputs
+
+    def step(total: Symbol, word: Symbol) -> tuple[Symbol, tuple[()]]:
         # A word that moves beyond the last one is dropped.
         moved = e.emit("Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=shape, mode="constant")
-        finish(step, [e.emit("Add", moved, e.emit(op, word, step.build.own(y, op, "y"), shape=shape))])
-    some = y
-    if op == "MatMul":
-        first = e.emit("Gather", x, y.graph.build.scalar(0, _I64), shape=word_type.shape, axis=0)
-        some = e.emit(op, first, y, shape=shape)
-    start = e.emit("Mul", some, e.const(y, 0))
-    attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1]}
-    return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, shape), attributes)
+        return e.emit("Add", moved, e.emit(op, word, word.graph.build.own(y, op, "y"), shape=shape)), ()
+
+    some = e.emit(op, e.emit("Gather", x, e.const(x, 0), axis=0), y, shape=shape) if op == "MatMul" else y
+    total: Symbol = scan(step, e.emit("Mul", some, e.const(y, 0)), x, reverse=True)[0]
+    return total
 
 
 def propagate_carries(columns: Symbol) -> tuple[Symbol, Symbol]:
     """Return integers along the first axis as words, after the carry out of the last one, which may be negative."""
-    graph, shape = columns.graph, _without_first(columns.shape)
-    types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
-    with body(graph, "carry", types) as step:
-        carry, column = step.inputs
+
+    def step(carry: Symbol, column: Symbol) -> tuple[Symbol, Symbol]:
         total = e.emit("Add", column, carry)
         low = e.emit("BitwiseAnd", total, e.const(total, _BASE - 1))
-        finish(step, [e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low])
-    first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
-    start = e.emit("Mul", first, e.const(first, 0))
-    attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
-    carry, result = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
+        return e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low
+
+    first = e.emit("Gather", columns, e.const(columns, 0), axis=0)
+    carry, result = scan(step, e.emit("Mul", first, e.const(first, 0)), columns)
     return carry, result
-
-
-def _without_first(shape: Shape) -> Shape:
-    return _shape(list(shape[1:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
@@ -27,6 +27,7 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     filled_out,
     max_limbs,
     operands,
+    summed_by_digits,
 )
 from graphcore.types.dtypes import DType
 
@@ -36,10 +37,7 @@ MAX_BITS_IN_FLOATS = 991
 
 
 def _add(on: Widths, node: Node) -> Sequence[Result]:
-    total, *others = operands(on, node)
-    for other in others:
-        total = on.limbs.add(total, other, max_limbs(node))
-    return (total,)
+    return (reduce(lambda total, x: on.limbs.add(total, x, max_limbs(node)), operands(on, node)),)
 
 
 def _subtract(on: Widths, node: Node) -> Sequence[Result]:
@@ -77,18 +75,11 @@ def _sign(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _sum(on: Widths, node: Node) -> Sequence[Result]:
-    """The digits of the sum are the sums of the digits, which stay far below 2^64."""
-    x = on.value(present(node.inputs[0]))
     count = reduced_count(node)
     terms = Interval(0, MAX_TERMS) if count is None else Interval(count, count)
     axes = [on.exact(s) for s in node.inputs[1:] if s is not None]
-    limbs = []
-    digits = on.limbs.digits(x)
-    for digit, symbol in zip(digits, on.limbs.full(WideValue(digits, x.interval)), strict=True):
-        signed = e.bitcast(symbol, _I64)
-        total = e.emit("ReduceSum", signed, *axes, shape=node.outputs[0].shape, **node.attributes)
-        limbs.append([Limb(e.bitcast(total, U64), digit.window * terms)])
-    return (on.limbs.summed(limbs, max_limbs(node), x.interval * terms),)
+    total = lambda digit: e.emit("ReduceSum", digit, *axes, shape=node.outputs[0].shape, **node.attributes)  # noqa: E731
+    return (summed_by_digits(on, node, on.value(present(node.inputs[0])), terms, total),)
 
 
 def _divide(result: Callable[..., WideValue], on: Widths, node: Node) -> Sequence[Result]:
@@ -252,10 +243,8 @@ def _compare(
 
 
 def _extreme(on: Widths, node: Node) -> Sequence[Result]:
-    chosen, *others = operands(on, node, exact=True)
-    for other in others:
-        chosen = pick(on, chosen, other, greatest=node.op_type == "Max")
-    return (chosen,)
+    choose = partial(pick, on, greatest=node.op_type == "Max")
+    return (reduce(choose, operands(on, node, exact=True)),)
 
 
 def pick(on: Widths, x: WideValue, y: WideValue, *, greatest: bool) -> WideValue:

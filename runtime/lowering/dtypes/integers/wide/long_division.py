@@ -12,8 +12,8 @@ import numpy as np
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
-from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Node, Symbol, present
+from graphcore.ops.control import scan
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
@@ -21,7 +21,7 @@ from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, ZER
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, max_limbs, require_ranks
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape, tensor_type
+from graphcore.types.tensor_types import _shape
 
 _F64, _I64 = DType.float64, DType.int64
 _BASE = 1 << words.BITS
@@ -100,32 +100,25 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
     little more than half of the divisor. Its words stay between -2^15 - 2 and 2^15 + 2: the excess of each goes to the
     next one, twice per step.
     """
-    graph, rank, count = x.graph, x.rank, int(x.shape[0])
+    rank, count = x.rank, int(x.shape[0])
     longer = _shape([Dim(count + 2), *x.shape[1:]])
     pads = [0] * rank + [2] + [0] * (rank - 1)
     divisor = e.emit("Pad", y, e.ints(y, pads), None, None, shape=longer, mode="constant")
     weights = _weights(divisor)
     size = _weighed(divisor, weights)
     start = e.emit("Mul", divisor, e.const(divisor, 0))
-    types = [tensor_type(_I64, longer), tensor_type(_I64, _shape(x.shape[1:]))]
-    with body(graph, "divide", types) as step:
-        rest, word = step.inputs
+
+    def step(rest: Symbol, word: Symbol) -> tuple[Symbol, Symbol]:
         low = e.unsqueeze(word, 0)
         moved = e.emit("Concat", low, _rows(rest, 0, count + 1), axis=0)
-        captured = {
-            name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))
-        }
-        ratio = e.emit("Round", e.emit("Div", _weighed(moved, captured["w"]), captured["size"]))
-        digit = e.cast_within(ratio, _I64)
-        remainder = e.emit("Sub", moved, e.emit("Mul", digit, captured["y"], shape=longer))
+        by, weights_of, below = (word.graph.build.own(s, "Mul", "y") for s in (divisor, weights, size))
+        digit = e.cast_within(e.emit("Round", e.emit("Div", _weighed(moved, weights_of), below)), _I64)
+        remainder = e.emit("Sub", moved, e.emit("Mul", digit, by, shape=longer))
         for _ in range(2):
             remainder = _pass_excess_on(remainder, low)
-        finish(step, [remainder, e.squeeze(digit, 0)])
-    attributes = {
-        "body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1],
-        "scan_output_axes": [0], "scan_output_directions": [1],
-    }  # fmt: skip
-    rest, quotient = graph.build.emit_many("Scan", (start, x), [types[0], x.type], attributes)
+        return remainder, e.squeeze(digit, 0)
+
+    rest, quotient = scan(step, start, x, reverse=True)
     carry, rest = words.propagate_carries(rest)
     carry = e.unsqueeze(carry, 0)
     below = e.cast_within(e.less(carry, e.const(carry, 0)), _I64)
@@ -298,8 +291,7 @@ def _shorten(limbs: Limbs, value: WideValue, interval: Interval) -> WideValue:
 def _as_float(limbs: Limbs, value: WideValue) -> Symbol:
     """Return the value as float64, within a few parts in 2^53: sums from the top are exact until they have 53 bits."""
     total: Symbol | None = None
-    digits = limbs.digits(value)
-    for place, symbol in reversed(list(enumerate(limbs.full(WideValue(digits, value.interval))))):
+    for place, (symbol, _) in reversed(list(enumerate(limbs.whole_digits(value)))):
         part = e.cast_within(e.bitcast(symbol, _I64), _F64)
         part = e.emit("Mul", part, e.const(part, 2.0 ** (DIGIT * place))) if place else part
         total = part if total is None else e.emit("Add", total, part)

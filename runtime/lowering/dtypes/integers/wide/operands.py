@@ -14,7 +14,7 @@ from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, WideValue
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
 from graphcore.types.dtypes import DType
 
 MAX_TERMS = 1 << 32
@@ -54,6 +54,20 @@ def digits_of(on: Widths, symbol: Symbol, dtype: DType) -> Symbol:
 def max_limbs(node: Node) -> int:
     """Return the number of limbs of a node's result."""
     return count_of(node.outputs[0].dtype.bits)
+
+
+def summed_by_digits(
+    on: Widths, node: Node, value: WideValue, terms: Interval, total: Callable[[Symbol], Symbol]
+) -> WideValue:
+    """Return the result of a node that adds elements: its digits are the sums of the digits, which stay far below 2^63.
+
+    terms: the numbers of addends. total: computes the sums of int64.
+    """
+    columns = [
+        [Limb(e.bitcast(total(e.bitcast(symbol, DType.int64)), U64), digit.window * terms)]
+        for symbol, digit in on.limbs.whole_digits(value)
+    ]
+    return on.limbs.summed(columns, max_limbs(node), value.interval * terms)
 
 
 def filled_out(on: Widths, node: Node, value: WideValue) -> WideValue:

@@ -7,6 +7,7 @@ one float64 product of the words, concatenated along the summed axis; then limbs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from string import ascii_letters
 from typing import NamedTuple
@@ -104,9 +105,7 @@ def _contract(
         factor = limbs.number(1 << below)
         for i, half in enumerate(limbs.split(limb)):
             columns[at + i].append(limbs.times(half, factor))
-    each = Interval(1, 1)
-    for interval in intervals:
-        each = each * interval
+    each = reduce(Interval.__mul__, intervals)
     number = Interval(0, MAX_TERMS) if terms is None else Interval(terms, terms)
     result = limbs.summed(columns, max_limbs(node), each * number)
     return result if places == all_places else WideValue(result.limbs, window_of(result.limbs))

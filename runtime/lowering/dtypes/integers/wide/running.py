@@ -16,7 +16,6 @@ from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MAX_TERMS,
     Rule,
@@ -24,6 +23,7 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     max_limbs,
     refused,
     require_ranks,
+    summed_by_digits,
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -34,20 +34,13 @@ _END = (1 << 63) - 1
 
 
 def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
-    """The digits of the sums are the running sums of the digits, which stay far below 2^63."""
-    x = present(node.inputs[0])
-    axis = present(node.inputs[1])
-    value = on.value(x)
+    x, axis = map(present, node.inputs)
     place = known_scalar(axis)
     length = x.shape[place] if x.shape.is_ranked and place is not None else Dim.dynamic()
     terms = Interval(0, int(length) if length.is_static else MAX_TERMS)
     where = on.exact(axis)
-    columns = []
-    digits = on.limbs.digits(value)
-    for digit, symbol in zip(digits, on.limbs.full(WideValue(digits, value.interval)), strict=True):
-        total = e.emit("CumSum", e.bitcast(symbol, _I64), where, shape=x.shape, **node.attributes)
-        columns.append([Limb(e.bitcast(total, U64), digit.window * terms)])
-    return (on.limbs.summed(columns, max_limbs(node), value.interval * terms),)
+    total = lambda digit: e.emit("CumSum", digit, where, shape=x.shape, **node.attributes)  # noqa: E731
+    return (summed_by_digits(on, node, on.value(x), terms, total),)
 
 
 # Products
@@ -65,9 +58,7 @@ def _product(on: Widths, node: Node) -> Sequence[Result]:
     rows = _in_front(on, x, axes, remaining_axes)
     if (rows.shape[1].lower_bound or 0) < 1:
         rows = _prepend_one(rows, x.dtype)
-    last = rows
-    if rows.shape[1] != 1:
-        last = _multiply_halves(rows)
+    last = rows if rows.shape[1] == 1 else _multiply_halves(rows)
     digits = words.to_digits(e.emit("Gather", last, on.new.build.scalar(0, _I64), axis=1), x.dtype)
     if node.attributes.get("keepdims", 1):
         digits = e.unsqueeze(digits, *sorted(axes))

@@ -32,9 +32,7 @@ _INT32 = Interval(-_MIDDLE, _MIDDLE - 1)
 
 def _keys(on: Widths, value: WideValue, least: int = 1) -> list[tuple[Symbol, Limb]]:
     """Return the digits as int32 of equal order, lowest first, each with its limb."""
-    digits = on.limbs.digits(value, least)
-    symbols = on.limbs.full(WideValue(digits, value.interval))
-    limbs = [Limb(symbol, digit.window) for symbol, digit in zip(symbols, digits, strict=True)]
+    limbs = [Limb(symbol, digit.window) for symbol, digit in on.limbs.whole_digits(value, least)]
     return [(key_of(on, limb), limb) for limb in limbs]
 
 
@@ -301,10 +299,7 @@ def _scatter_best(
     count = max(len(first_digits), len(second_digits))
     if interval.lo < 0 and interval.hi >> (DIGIT * count - 1):  # one last digit is signed, the other is not
         count += 1
-    pairs = []
-    for value in (data, updates):
-        digits = on.limbs.digits(value, count)
-        pairs.append(list(zip(on.limbs.full(WideValue(digits, value.interval)), digits, strict=True)))
+    pairs = [on.limbs.whole_digits(value, count) for value in (data, updates)]
     worst = _INT32.lo if greatest else _INT32.hi
     gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
     attributes = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
