@@ -8,52 +8,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import onnx
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
-from graphcore.errors import ModelError
 from graphcore.onnx.proto.opened import content_of
 from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort.optimised_cache import CacheFolder
-from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, stamp_of, stored_entry
+from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, Source, source_of, stamp_of
 
 
-class FileSource:
-    """A model file, identified by its content: a `Source`."""
+class FileSource(Source):
+    """A model file, identified by its content."""
 
     def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
         """load: loads the model without a cache. links: links to its data that may be followed."""
         content, folder, _ = content_of(model, links)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
-        self._model: Any = model
-        self._load = load
-        self._links = links
+        self._arguments = cache, model, load, links
         slim, self._large = split(content)
         self._proto = onnx.ModelProto.FromString(slim)
         self._folder = folder
-        self.cache = cache
-        self.name = self._proto.graph.name
-        self.is_settled = True
+        super().__init__(cache, self._proto.graph.name, load)
         self.locations: list[str] = []
         """The files of its external data, by their paths in its folder."""
         parts = self._identity(slim, path)
         self.key = None if parts is None else cache.digest(b"file", *parts)
 
-    def entry(self) -> dict[str, Any] | None:
-        """Return the entry that an earlier load stored; None if there is none."""
-        return stored_entry(self.cache, self.key)
-
-    def again(self) -> Model:
-        """Load the file without the cache. Raises `ModelError` if the file has changed."""
-        now = file_source(self.cache, self._model, self._load, self._links)
-        if now is None or now.key != self.key:
-            raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
-        return self._load()
+    def is_unchanged(self) -> bool:
+        """Return True if the file has the same content."""
+        now = source_of(FileSource, *self._arguments)
+        return now is not None and now.key == self.key
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return weights of the file by name, without copies. Raises `KeyError`, and errors of reading a tensor."""
@@ -107,14 +95,3 @@ def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
                 yield from _domains(body.node)
-
-
-def file_source(
-    cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None = None
-) -> FileSource | None:
-    """Return the source of a warm start; None for a damaged file, because reading it gives a better error."""
-    try:
-        source = FileSource(cache, model, load, links)
-    except Exception:
-        return None
-    return None if source.key is None else source

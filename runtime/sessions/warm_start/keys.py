@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
+S = TypeVar("S", bound="Source")
+
 # Sources of warm starts: loaded graphs and files, identified by a cache key.
 
 HASHED = 64 << 20
@@ -34,33 +36,50 @@ DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 """Domains of operators whose meaning is fixed."""
 
 
-class Source(Protocol):
+class Source:
     """A graph or a file to load, before it is read and lowered.
 
     key: of its entry in the cache, None if it cannot have one. name: for error messages. is_settled: whether a file
     that is written from now on would have another key.
     """
 
-    cache: CacheFolder
-    key: str | None
-    name: str
-    is_settled: bool
+    key: str | None = None
+    is_settled = True
+
+    def __init__(self, cache: CacheFolder, name: str, load: Callable[[], Model]) -> None:
+        """load: loads it without the cache."""
+        self.cache = cache
+        self.name = name
+        self._load = load
 
     def entry(self) -> dict[str, Any] | None:
-        """Return the entry that an earlier load stored; None if there is none, or it is damaged."""
+        """Return the entry that an earlier load stored; None if there is none. Raises `ValueError` if it is damaged."""
+        content = None if self.key is None else self.cache.find(self.key, "start")
+        entry: dict[str, Any] | None = None if content is None else json.loads(content)
+        return entry
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return its weights by name, without copies. Raises `KeyError` for an unknown name."""
+        raise NotImplementedError
+
+    def is_unchanged(self) -> bool:
+        """Return True if it is as it was when this was made."""
+        raise NotImplementedError
 
     def again(self) -> Model:
         """Load it without the cache, when its graph is needed. Raises an error if it has changed."""
+        if not self.is_unchanged():
+            raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
+        return self._load()
 
 
-def stored_entry(cache: CacheFolder, key: str | None) -> dict[str, Any] | None:
-    """Return the entry of a key; None if there is none. Raises `ValueError` if it is damaged."""
-    content = None if key is None else cache.find(key, "start")
-    entry: dict[str, Any] | None = None if content is None else json.loads(content)
-    return entry
+def source_of(kind: Callable[..., S], *arguments: object) -> S | None:
+    """Return a source of a kind; None if it has no key, or cannot be made: loading then gives a better error."""
+    try:
+        source = kind(*arguments)
+    except Exception:
+        return None
+    return None if source.key is None else source
 
 
 # Model files that are recognised without reading them: by their paths and times of modification.
@@ -76,22 +95,23 @@ def stamp_of(path: str) -> tuple[str, bool]:
     return repr((os.path.realpath(path), status.st_dev, status.st_ino, *times)), is_settled
 
 
-class StampedSource:
-    """A model file and its external data, identified by their stamps: a `Source`."""
+class StampedSource(Source):
+    """A model file and its external data, identified by their stamps."""
 
-    def __init__(self, cache: CacheFolder, path: str, load: Callable[[], Model], links: Links | None) -> None:
-        """load: loads the model without a cache. links: links to its data that may be followed. Raises `OSError`."""
-        self._path = path
-        self._load = load
-        self._stamp, self.is_settled = stamp_of(path)
+    def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
+        """load: loads the model without a cache. links: links to its data that may be followed. Raises `OSError`, and
+        `TypeError` for a model that is not a path."""
+        if not isinstance(model, (str, os.PathLike)):
+            raise TypeError
+        self._path = os.fsdecode(model)
+        super().__init__(cache, self._path, load)
+        self._stamp, self.is_settled = stamp_of(self._path)
         self._files: list[tuple[str, str]] = []
-        self.cache = cache
-        self.name = path
-        self.key: str | None = cache.digest(b"stamp", f"{self._stamp} {links}".encode("utf-8", "surrogateescape"))
+        self.key = cache.digest(b"stamp", f"{self._stamp} {links}".encode("utf-8", "surrogateescape"))
 
     def entry(self) -> dict[str, Any] | None:
         """Return the entry that an earlier load stored; None if it belongs to other files."""
-        entry = stored_entry(self.cache, self.key)
+        entry = super().entry()
         if entry is None:
             return None
         self.name = entry["name"]
@@ -103,12 +123,6 @@ class StampedSource:
         if names:
             raise KeyError(names[0])
         return {}
-
-    def again(self) -> Model:
-        """Load the file without the cache. Raises `ModelError` if the file has changed."""
-        if not self.is_unchanged():
-            raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
-        return self._load()
 
     def is_unchanged(self) -> bool:
         """Return True if the stamps of the file and of its external data have not changed."""
@@ -139,18 +153,6 @@ class StampedSource:
         return os.path.join(os.path.dirname(os.path.abspath(self._path)), location)
 
 
-def stamped_source(
-    cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None
-) -> StampedSource | None:
-    """Return the source of a file by its stamp; None if `model` is not the path of a file."""
-    if not isinstance(model, (str, os.PathLike)):
-        return None
-    try:
-        return StampedSource(cache, os.fsdecode(model), load, links)
-    except (OSError, ValueError):  # reading the file gives a better error
-        return None
-
-
 _STABLE_DOMAINS = DOMAINS | {"graphcore"}
 """Domains of operators whose meaning is fixed, graphcore's included."""
 
@@ -161,31 +163,24 @@ class _Unidentifiable(Exception):
     """A graph contains a value that has no unique text."""
 
 
-class GraphSource:
-    """A graph: a `Source`. Those with bodies, functions, custom operators or buffers have no key."""
+class GraphSource(Source):
+    """A graph. Those with bodies, functions, custom operators or buffers have no key."""
 
     def __init__(self, cache: CacheFolder, graph: Graph, load: Callable[[], Model]) -> None:
-        """load: loads the graph without a cache."""
-        self.cache = cache
-        self.name = graph.name
-        self.is_settled = True
-        self._load = load
+        """load: loads the graph without a cache. Raises `GraphError` for an invalid graph."""
+        super().__init__(cache, graph.name, load)
+        graph.verify()
         self._graph = graph
         self._edits = graph.edits
-        self.key: str | None = None
         self._constants = {s.name: s.producer.array for s in graph.symbols if isinstance(s.producer, Constant)}
         small = sum(array.nbytes for array in self._constants.values()) <= HASHED
         if small and not graph.buffers:
-            with contextlib.suppress(_Unidentifiable):
+            with uncollected(), contextlib.suppress(_Unidentifiable):
                 self.key = cache.digest(*_parts(graph))
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return constants by name. Raises `KeyError` for an unknown name."""
         return {name: self._constants[name] for name in names}
-
-    def entry(self) -> dict[str, Any] | None:
-        """Return the entry that an earlier load stored; None if there is none."""
-        return stored_entry(self.cache, self.key)
 
     def again(self) -> Model:
         """Load the graph without the cache. Raises `GraphError` if nodes were inserted since."""
@@ -245,14 +240,3 @@ def _value(value: Any, arrays: list[Array]) -> Any:
         arrays.append(value)
         return "array"
     raise _Unidentifiable
-
-
-def graph_source(cache: CacheFolder, graph: Graph, load: Callable[[], Model]) -> GraphSource | None:
-    """Return the source of a warm start; None for a graph without a key, or an invalid one, which loading refuses."""
-    try:
-        graph.verify()
-        with uncollected():
-            source = GraphSource(cache, graph, load)
-    except Exception:
-        return None
-    return None if source.key is None else source

@@ -29,7 +29,7 @@ from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
-from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, graph_source, stamped_source
+from graphcore.runtime.sessions.warm_start.keys import GraphSource, Source, StampedSource, source_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
@@ -81,17 +81,17 @@ class WarmStart:
         if cache is None:
             return None
         if isinstance(model, Graph):
-            self._source = graph_source(cache, model, load)
+            self._source = source_of(GraphSource, cache, model, load)
             return None if self._source is None else started(self._source, self._starter)
-        self._stamped = stamped_source(cache, model, load, links)
+        self._stamped = source_of(StampedSource, cache, model, load, links)
         if self._stamped is not None:
             cached = started(self._stamped, self._starter)
             if cached is not None:
                 return cached
         # imports onnx, which takes as long as starting a small Graph from its entry
-        from graphcore.runtime.sessions.warm_start.files import file_source
+        from graphcore.runtime.sessions.warm_start import files
 
-        self._source = file = file_source(cache, model, load, links)
+        self._source = file = source_of(files.FileSource, cache, model, load, links)
         if file is None:
             return None
         self._locations = file.locations
