@@ -14,6 +14,7 @@ from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_ker
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.operators import LIMITED, ROWS, Arity, DirectRow, arity_of
+from graphcore.runtime.sessions.direct.scanned_values import STATES
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
@@ -115,9 +116,6 @@ _ALL_ELEMENTS = frozenset(
 """Operators whose result has elements if all operands do."""
 
 _SIZE_DTYPES = frozenset(dtype.onnx for dtype in (DType.bool, DType.int64, DType.float32, DType.float64))
-STATES = 5
-"""The operand of recurrent operators with a state for each sequence. onnxruntime checks the number of sequences against
-the first operand before it computes."""
 
 
 def filled(graph: onnx.GraphProto) -> Collection[str]:

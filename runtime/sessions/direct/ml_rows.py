@@ -14,7 +14,8 @@ from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.messages import TENSOR
 from graphcore.onnx.read.checks import check_node
 from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, needs_replacement
-from graphcore.runtime.sessions.direct.operators import DirectRow, ScanQuery
+from graphcore.runtime.sessions.direct.operators import DirectRow
+from graphcore.runtime.sessions.direct.scanned_values import ScannedValues
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
 
@@ -27,7 +28,7 @@ _Dtypes = Sequence[DType | None]
 def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False) -> DirectRow:
     """Return a row for valid nodes that a Graph does not replace. results: the dtypes for the first operand."""
 
-    def check(scan: ScanQuery, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
+    def check(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
         first = dtypes[0]
         if first is None or None in dtypes or not _is_sound(node, scan.versions[DOMAIN]):
             return None
@@ -83,7 +84,7 @@ def _by_trees(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
     return _classified(node, first) if first in _FLOATS else None
 
 
-def _vectorized(scan: ScanQuery, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
+def _vectorized(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
     """Leave operands that may have no rows to a Graph: the kernel ends the process."""
     if None in dtypes or not dtypes or not _is_sound(node, scan.versions[DOMAIN]):
         return None

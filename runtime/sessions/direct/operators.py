@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
@@ -18,8 +18,8 @@ from graphcore.onnx.proto.messages import INT, INTS, STRING, tensor
 from graphcore.onnx.proto.ranges import MAX_AXES
 from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS, FEATURES, FLAT
-from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty
+from graphcore.runtime.sessions.direct.scanned_values import ScannedValues
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
@@ -29,25 +29,6 @@ MIN_OPSET = 7
 """The rows are valid from this opset on; onnxruntime has no kernels of older ones."""
 
 
-class ScanQuery(Protocol):
-    """The part of a scan that rows use: see `scan.Scan`."""
-
-    rules: Legality
-    opset: int
-    versions: dict[str, int]
-    dtypes: dict[str, DType]
-    dims: dict[str, tuple[int, ...]]
-    casts: dict[str, DType]
-    has_unknown_ranks: bool
-
-    def dtype_of(self, number: int) -> DType | None: ...
-    def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool: ...
-    def divides(self, name: str) -> bool: ...
-    def reduces(self, node: onnx.NodeProto) -> bool: ...
-    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None: ...
-    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None: ...
-
-
 _BOUNDS_ARE_OPERANDS = 11
 """The bounds of Clip are operands from this opset on."""
 
@@ -55,7 +36,7 @@ _NEW_AVERAGE_POOL = 19
 """From this opset on, onnxruntime has another kernel of AveragePool, with other rounding. Graphs use this kernel."""
 
 
-ResultDtypes: TypeAlias = "Callable[[ScanQuery, onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]"
+ResultDtypes: TypeAlias = "Callable[[ScannedValues, onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]"
 """Returns the dtypes of a node's results; None for a node that needs a Graph."""
 
 
@@ -76,12 +57,18 @@ def _always(*dtypes: DType) -> DirectRow:
     return DirectRow(lambda scan, node, operands: dtypes)
 
 
-def _of_first(node: onnx.NodeProto, operands: Sequence[DType | None]) -> list[DType] | None:
-    first = operands[0] if operands else None
-    return None if first is None else [first] * len(node.output)
+def _if(suits: Callable[[ScannedValues, onnx.NodeProto, DType], bool]) -> DirectRow:
+    """Return a row for results of the dtype of the first operand. suits: returns False for a node that needs a Graph,
+    by that dtype."""
+
+    def results(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> list[DType] | None:
+        first = operands[0] if operands else None
+        return None if first is None or not suits(scan, node, first) else [first] * len(node.output)
+
+    return DirectRow(results)
 
 
-def _cast(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _cast(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
     (source,) = operands
     target = scan.dtype_of(next((a.i for a in node.attribute if a.name == "to"), 0))
     if source is None or target is None or len(node.attribute) != 1 or DType.string in (source, target):
@@ -113,7 +100,7 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return narrow.bits < wide.bits and (wide.is_signed or narrow.is_unsigned)
 
 
-def constant(scan: ScanQuery, node: onnx.NodeProto) -> bool:
+def constant(scan: ScannedValues, node: onnx.NodeProto) -> bool:
     """Note the value of a Constant. Return True if its form and dtype are supported."""
     attributes, outputs = node.attribute, node.output
     if len(attributes) != 1 or len(outputs) != 1:
@@ -134,71 +121,54 @@ _NUMBERS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
 """Functions that make a tensor of the numbers of a Constant, by the name of the attribute."""
 
 
-def _filled(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _filled(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
     value = next((a.t for a in node.attribute if a.name == "value"), None)
     dtype = DType.float32 if value is None else scan.dtype_of(value.data_type)
     return None if dtype is None else [dtype]
 
 
-def _division(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    dtype = operands[0]
-    if dtype is None or (dtype.is_integer and not scan.divides(node.input[1])) or node.attribute:
-        return None
-    return [dtype]
+def _division(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
+    return not node.attribute and (not first.is_integer or scan.divides(node.input[1]))
 
 
-def _power(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    base, exponent = operands
-    return [base] if base is not None and exponent in (base, DType.int32, DType.int64) else None
+def _power(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
+    return scan.dtypes.get(node.input[1]) in (first, DType.int32, DType.int64)
 
 
-def _product(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    dims = scan.dims.get(node.input[1])  # some kernels compute products without terms wrong
-    return None if dims is None or len(dims) < 2 or operands[0] is None else [operands[0]]
+def _product(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
+    return len(scan.dims.get(node.input[1], ())) >= 2  # some kernels compute products without terms wrong
 
 
-def _window(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _window(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     if node.op_type == "AveragePool" and scan.opset < _NEW_AVERAGE_POOL:
-        return None
+        return False
     for attribute in node.attribute:
         if attribute.name == "ceil_mode" and attribute.i:
-            return None
+            return False
         if attribute.name == "auto_pad" and attribute.s not in (b"NOTSET", b"VALID"):
-            return None
-    return None if operands[0] is None or len(node.output) != 1 else [operands[0]]
+            return False
+    return len(node.output) == 1
 
 
-def _reduction(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    return None if operands[0] is None or not scan.reduces(node) else [operands[0]]
-
-
-def _resized(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _resized(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     attributes = {a.name: a.s for a in node.attribute}
     smooths = any(a.name == "antialias" and a.i for a in node.attribute)
     if attributes.get("mode", b"nearest") not in (b"nearest", b"linear") or "axes" in attributes or smooths:
-        return None
+        return False
     by_corners = attributes.get("coordinate_transformation_mode", b"half_pixel") == b"align_corners"
-    if operands[0] is None or (by_corners and attributes.get("mode") == b"linear"):
-        return None
-    return [operands[0]]
+    return not (by_corners and attributes.get("mode") == b"linear")
 
 
-def _normalized(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _normalized(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     trains = any((a.name == "training_mode" and a.i) or (a.name == "spatial" and a.i != 1) for a in node.attribute)
-    return None if trains or len(node.output) != 1 or operands[0] is None else [operands[0]]
+    return not trains and len(node.output) == 1
 
 
-def _inactive_dropout(
-    scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]
-) -> Sequence[DType] | None:
-    return None if len(node.input) != 1 or len(node.output) != 1 or operands[0] is None else [operands[0]]
-
-
-def _recurrent(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _recurrent(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     if any(a.name == "layout" and a.i for a in node.attribute):
-        return None
+        return False
     if scan.has_unknown_ranks and scan.rules.has_trap(FLAT):
-        return None
+        return False
     features = scan.dims.get(node.input[1], ())
     trapped = [
         axis
@@ -206,42 +176,41 @@ def _recurrent(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType |
         if scan.rules.has_trap(trap) and not (axis == FEATURES and len(features) == 3 and features[FEATURES])
     ]
     scan.require_elements(node.input, trapped)
-    return _of_first(node, operands)
+    return True
 
 
 _MAX_STRIDE = 3
 """Up to this stride, gaps between the windows of a convolution have less than three elements."""
 
 
-def _convolved(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _convolved(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     if any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute):
         if any(a.name == "dilations" and {*a.ints} - {1} for a in node.attribute):
-            return None  # the kernel refuses it
+            return False  # the kernel refuses it
         if any(a.name == "strides" and max(a.ints, default=1) > _MAX_STRIDE for a in node.attribute):
-            return None  # the kernel computes negative padding if windows have gaps
+            return False  # the kernel computes negative padding if windows have gaps
     # Filters that are computed at run time may have no elements.
     is_known = len(node.input) > 1 and node.input[1] in scan.dims
-    return _of_first(node, operands) if is_known or not scan.rules.has_trap(empty.KERNELS.name) else None
+    return is_known or not scan.rules.has_trap(empty.KERNELS.name)
 
 
-def _clipped(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _clipped(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     # Bounds that are attributes default to those of float32, which the float16 kernel ignores.
-    is_other = scan.opset < _BOUNDS_ARE_OPERANDS and operands[0] is DType.float16
-    return None if operands[0] is None or is_other else [operands[0]]
+    return scan.opset >= _BOUNDS_ARE_OPERANDS or first is not DType.float16
 
 
-def _split(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _split(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
-    return _of_first(node, operands) if count == len(node.output) else None
+    return count == len(node.output)
 
 
-def _squeezed(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-    return None if len(node.input) > 1 and 0 in scan.dims.get(node.input[1], ()) else _of_first(node, operands)
+def _squeezed(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
+    return len(node.input) < 2 or 0 not in scan.dims.get(node.input[1], ())
 
 
-def _gathered(scan: ScanQuery, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+def _gathered(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     # Kernels do not check the number of batch dims, and end the process if the operands have fewer.
-    return None if any(a.i for a in node.attribute) else _of_first(node, operands)
+    return not any(a.i for a in node.attribute)
 
 
 _FIRST_DTYPE = """
@@ -259,29 +228,27 @@ ROWS = MappingProxyType(
         **dict.fromkeys(having(Trait.COMPARES) & ONNX, _always(DType.bool)),
         **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
         **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
-        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), DirectRow(_window)),
-        **dict.fromkeys(("GRU", "LSTM"), DirectRow(_recurrent)),
-        "Conv": DirectRow(_convolved),
-        **dict.fromkeys(REDUCTIONS, DirectRow(_reduction)),
-        **dict.fromkeys(("Div", "Mod"), DirectRow(_division)),
-        "BatchNormalization": DirectRow(_normalized),
+        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _if(_window)),
+        **dict.fromkeys(("GRU", "LSTM"), _if(_recurrent)),
+        "Conv": _if(_convolved),
+        **dict.fromkeys(REDUCTIONS, _if(lambda scan, node, first: scan.reduces(node))),
+        **dict.fromkeys(("Div", "Mod"), _if(_division)),
+        "BatchNormalization": _if(_normalized),
         "Cast": DirectRow(_cast),
-        "Clip": DirectRow(_clipped),
+        "Clip": _if(_clipped),
         "Constant": DirectRow(),
         "ConstantOfShape": DirectRow(_filled),
-        "Dropout": DirectRow(_inactive_dropout),
-        "GatherND": DirectRow(_gathered),
+        "Dropout": _if(lambda scan, node, first: len(node.input) == len(node.output) == 1),
+        "GatherND": _if(_gathered),
         "If": DirectRow(lambda scan, node, operands: scan.branches(node)),
-        "LayerNormalization": DirectRow(
-            lambda scan, node, operands: None if len(node.output) != 1 or operands[0] is None else [operands[0]]
-        ),
-        "MatMul": DirectRow(_product),
+        "LayerNormalization": _if(lambda scan, node, first: len(node.output) == 1),
+        "MatMul": _if(_product),
         "Pad": DirectRow(),
-        "Pow": DirectRow(_power),
+        "Pow": _if(_power),
         "Range": DirectRow(),
-        "Split": DirectRow(_split),
-        "Squeeze": DirectRow(_squeezed),
-        "Resize": DirectRow(_resized),
+        "Split": _if(_split),
+        "Squeeze": _if(_squeezed),
+        "Resize": _if(_resized),
         "TopK": DirectRow(lambda scan, node, operands: None if operands[0] is None else [operands[0], DType.int64]),
         "Where": DirectRow(lambda scan, node, operands: None if operands[1] is None else [operands[1]], decides=1),
     }

@@ -21,7 +21,6 @@ from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
     SIZED,
-    STATES,
     KnownOperator,
     Trail,
     filled,
@@ -49,15 +48,13 @@ _MAX_REMEMBERED_BYTES = 64
 
 
 class Scan(ScannedValues):
-    """A scan. reason: why the model needs a Graph; None if it does not. opset: of the model."""
+    """A scan. reason: why the model needs a Graph; None if it does not."""
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False, defaults: Container[str] = frozenset()) -> None:
         """keeps_halves: whether onnxruntime's kernels compute float16. defaults: of inputs."""
         self._defaults = defaults
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
-        self.opset = 0
-        self.versions: dict[str, int] = {}
         self._maps: set[str] = set()
         self._legal: dict[tuple[str, DType], bool] = {}
         self._operators: dict[str, KnownOperator] = {}
@@ -66,7 +63,6 @@ class Scan(ScannedValues):
         self._attributes: set[tuple[str, bytes]] = set()
         self._trail = Trail()
         self._depth = 0
-        self._filled: list[tuple[str, int, str]] = []
         self._packs = False
         self._multiplies = False
         self._product_bytes = 0
@@ -100,13 +96,6 @@ class Scan(ScannedValues):
     def is_packed(self) -> bool | None:
         """Return True if kernels gain by prepacked weights; None if that depends on shapes."""
         return None if self._multiplies and not self._packs else self._packs
-
-    # Queries of rows
-
-    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None:
-        """Require a Graph if these axes of the first operand of a recurrent node may be empty."""
-        states = names[STATES] if len(names) > STATES else ""
-        self._filled += [(names[0], axis, states) for axis in axes]
 
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
         """Return the dtypes of an If's results; None if its bodies differ in them, or a node of them has no row."""

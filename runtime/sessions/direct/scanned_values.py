@@ -27,6 +27,10 @@ _DTYPES: dict[int, DType] = {
 }  # fmt: skip
 """Dtypes of models that run without lowering, by ONNX's number; also float16 if onnxruntime's kernels compute it."""
 
+STATES = 5
+"""The operand of recurrent operators with a state for each sequence. onnxruntime checks the number of sequences against
+the first operand before it computes."""
+
 _MAX_COMPARED_BYTES = 64
 """Constants of up to this many bytes are compared."""
 
@@ -40,12 +44,15 @@ class ScannedValues:
 
     dtypes, dims: of values by name; dims of constants only. casts: the source dtype of each Cast, by the name of its
     result. constants: their number. operators: the names of those in the model. signs: patterns that optimisers break,
-    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input has no shape.
+    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input has no shape. opset, versions:
+    of the model.
     """
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
         """keeps_halves: whether onnxruntime's kernels compute float16."""
         self.rules = rules
+        self.opset = 0
+        self.versions: dict[str, int] = {}
         self._stored = {**_DTYPES, DType.float16.onnx: DType.float16} if keeps_halves else _DTYPES
         self.dtypes: dict[str, DType] = {}
         self.dims: dict[str, tuple[int, ...]] = {}
@@ -59,6 +66,7 @@ class ScannedValues:
         self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._empties: set[str] = set()
+        self._filled: list[tuple[str, int, str]] = []
         self._trapped = rules.has_trap(empty.NEGATIVE_AXES.name)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
@@ -146,6 +154,15 @@ class ScannedValues:
             array = self._values(node.input[1])
             axes = [-1] if array is None else array.tolist()
         return all(axis >= 0 for axis in axes or ())
+
+    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None:
+        """Require a Graph if these axes of the first operand of a recurrent node may be empty."""
+        states = names[STATES] if len(names) > STATES else ""
+        self._filled += [(names[0], axis, states) for axis in axes]
+
+    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
+        """Return the dtypes of an If's results; None for an If that needs a Graph."""
+        raise NotImplementedError
 
     def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
         tensor = value.type.tensor_type
