@@ -104,31 +104,15 @@ class Feeds:
         feed = None if self._accepted is None else self._take_like_last(self._accepted, arrays, named)
         if feed is not None:
             return feed
+        optional: Mapping[str, Any] = {}
         if self.optional or self.constants:
-            return self._take_with_optional(arrays, named)
-        return self._checked(self._in_order(arrays, named))
-
-    def _take_with_optional(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the feed with the optional inputs that the call has."""
-        arrays, named = self._by_name(arrays, named)
-        if overridden := frozenset(n for n in named.keys() & self.constants.keys() if named[n] is not None):
-            raise Overrides(overridden)
-        others = self.optional.keys() | self.constants.keys()
-        feed = self._checked(self._in_order(arrays, {n: value for n, value in named.items() if n not in others}))
-        accepted, self._accepted = self._accepted, None
-        tensors = [(name, type_) for name, type_ in self.types.items() if isinstance(type_, TensorType)]
-        leaves = [_TensorFeed(f"{self._kind} {name!r}", type_, feed[name]) for name, type_ in tensors]
-        for name, type_ in self.optional.items():
-            if (value := named.get(name)) is not None:
-                feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
-            elif name in self._defaults and isinstance(type_, TensorType):
-                leaves.append(_TensorFeed(f"the default of {self._kind} {name!r}", type_, self._defaults[name]))
-        self._check_sizes(leaves)
-        if self._has_elements and not all(leaf.array.size for leaf in leaves):
-            raise NoElements
-        if len(feed) == len(self.types):
-            self._accepted = accepted
-        return feed
+            arrays, named = self._by_name(arrays, named)
+            if overridden := frozenset(n for n in named.keys() & self.constants.keys() if named[n] is not None):
+                raise Overrides(overridden)
+            optional = {n: named[n] for n in self.optional if named.get(n) is not None}
+            others = self.optional.keys() | self.constants.keys()
+            named = {n: value for n, value in named.items() if n not in others}
+        return self._checked(self._in_order(arrays, named), optional)
 
     def optional_values(self, values: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Return checked values of optional inputs. what: has them, for errors. Raises `FeedError`."""
@@ -201,15 +185,22 @@ class Feeds:
             if name is not None
         }
 
-    def _checked(self, values: Sequence[Any]) -> dict[str, Any]:
+    def _checked(self, values: Sequence[Any], optional: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the feed of a value for each input, and of the optional inputs that the call has."""
         leaves: list[_TensorFeed] = []
         feed = {}
         for (name, type_), value in zip(self.types.items(), values, strict=True):
             feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
+        for name, type_ in self.optional.items():
+            if name in optional:
+                feed[name] = self._value(f"{self._kind} {name!r}", type_, optional[name], leaves)
+            elif name in self._defaults and isinstance(type_, TensorType):
+                leaves.append(_TensorFeed(f"the default of {self._kind} {name!r}", type_, self._defaults[name]))
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
             raise NoElements
-        self._accepted = tuple(_accepted(name, type_, feed[name]) for name, type_ in self.types.items())
+        if not optional:
+            self._accepted = tuple(_accepted(name, type_, feed[name]) for name, type_ in self.types.items())
         return feed
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
