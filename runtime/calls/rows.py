@@ -41,8 +41,7 @@ class _Item:
 class MapRun:
     """A run over items: checks each item, groups items into batches, and yields the results of each item.
 
-    call: runs a feed. batch: rows of a batch; None for the fastest number by `pace`. pad, padding: the value that fills
-    rows up, and the maximum part of a batch that is padding. window: number of items that are read ahead.
+    call: runs a feed.
     """
 
     def __init__(
@@ -52,23 +51,20 @@ class MapRun:
         inputs: Mapping[str, Type],
         outputs: Mapping[str, Type],
         pace: Pace,
-        batch: int | None,
-        pad: Any,
-        padding: float,
-        window: int,
+        arguments: MapArguments,
     ) -> None:
-        self._call = call
+        self._model_call = call
+        self._seconds = arguments.seconds
         self._batches = batches
         self._pace = pace
-        self._batch = batches.size if batches.size is not None and batch is None else batch
-        if batches.size is not None and self._batch is not None:
-            self._batch = min(self._batch, batches.size)
-        self._padding = padding
-        self._ragged: Ragged = ragged(batches, inputs, outputs, pad)
+        sizes = [size for size in (arguments.rows, batches.size) if size is not None]
+        self._batch = min(sizes, default=None)
+        self._padding = arguments.padding
+        self._ragged: Ragged = ragged(batches, inputs, outputs, arguments.pad)
         self._feeds = Feeds(batches.model, row_types(inputs, batches.inputs))
         # Rows of one shape are not collected beyond a batch, so that results come soon.
         is_even = all(map(_has_one_shape, self._feeds.types.values()))
-        self._window = self._batch or SIZES[-1] if is_even else max(window, self._batch or 1)
+        self._window = self._batch or SIZES[-1] if is_even else max(arguments.window, self._batch or 1)
 
     def results(self, items: Iterable[Any], progress: ProgressOption) -> Iterator[list[Array]]:
         """Yield the results of each item, in order; raise errors of reading and running in the place of the item."""
@@ -94,6 +90,12 @@ class MapRun:
         finally:
             if progress_line is not None:
                 progress_line.close()
+
+    def _call(self, *arrays: Any) -> list[Any]:
+        if self._seconds is None:
+            return self._model_call(*arrays)
+        with Limit(self._batches.model, self._seconds):
+            return self._model_call(*arrays)
 
     def _read(self, source: Iterator[tuple[int, Any]]) -> tuple[list[_Item], Exception | None]:
         """Return the items of the next window, and the exception that ended it early, such as StopIteration."""
@@ -209,30 +211,20 @@ def _has_one_shape(type_: Type) -> bool:
 class MapArguments:
     """The checked arguments of `Model.map`.
 
-    rows: of a batch, None for the fastest number. padding: the maximum part of a batch that is padding. window: number
-    of items that are read ahead. seconds: limit of the run of a batch; None for no limit.
+    rows: of a batch, None for the fastest number by `Pace`. pad: the value that fills rows up. padding: the maximum
+    part of a batch that is padding. window: number of items that are read ahead. seconds: limit of the run of a batch;
+    None for no limit.
     """
 
-    model: str
     rows: int | None
+    pad: Any
     padding: float
     window: int
     seconds: float | None
 
-    def limited(self, call: Call) -> Call:
-        """Return a call with the time limit; the call itself if there is none."""
-        if self.seconds is None:
-            return call
-
-        def within(*arrays: Any) -> list[Any]:
-            with Limit(self.model, self.seconds):
-                return call(*arrays)
-
-        return within
-
 
 def check_arguments(
-    model: str, items: object, batch: object, padding: object, window: object, timeout: object
+    model: str, items: object, batch: object, pad: object, padding: object, window: object, timeout: object
 ) -> MapArguments:
     """Check the arguments of `map`. model: its name, for errors. Raises `FeedError` for invalid arguments."""
     rows = None if batch is None else rows_of(model, batch, "batch")
@@ -248,7 +240,7 @@ def check_arguments(
             help="give rows: a list or a generator of arrays, of tuples of arrays, or of dicts of them",
         )
     seconds = None if timeout is None else seconds_of(f"map: {model}", timeout)
-    return MapArguments(model, rows, float(padding), ahead, seconds)
+    return MapArguments(rows, pad, float(padding), ahead, seconds)
 
 
 # The number of rows of a batch, chosen by measured times.

@@ -148,10 +148,8 @@ class Model(CalledModel):
             ModelError: If an input or output does not have the batch dim.
             RunTimeoutError: By the iterator, for an item of a batch that takes too long.
         """
-        args = check_arguments(self.name, items, batch, padding, window, timeout)
-        batches, call = self._batching(dim), args.limited(self)
-        mapped = MapRun(call, batches, self._inputs, self._outputs, self._pace, args.rows, pad, args.padding,
-                      args.window)  # fmt: skip
+        arguments = check_arguments(self.name, items, batch, pad, padding, window, timeout)
+        mapped = MapRun(self, self._batching(dim), self._inputs, self._outputs, self._pace, arguments)
         return mapped.results(items, progress)
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
