@@ -13,7 +13,7 @@ from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.state import ModelBuffer, Program, State, Stored, Value
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.memory import memory_of
+from graphcore.runtime.ort.memory import LATER
 from graphcore.runtime.ort.transport_dtypes import PLAIN
 from graphcore.runtime.stopping.limit import run, run_once
 from graphcore.support.escaping import escaped
@@ -65,7 +65,7 @@ class IoBindingRunner:
         self._stays_bound = stays and all(buffer.in_place for buffer in self._changed)
         self.writes_to_arrays = is_host and is_plain
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
-        self._later = memory_of(session)
+        self._later = LATER.get(session)
 
     def make_value(self, buffer: ModelBuffer, array: Array) -> onnxruntime.OrtValue:
         """Return a value that takes over an array."""

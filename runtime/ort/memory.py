@@ -52,8 +52,7 @@ def require(prepack: Prepack) -> None:
 
 
 def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
-    """Return the session's config entries for a lowered graph. Raises `GraphError` for an unknown choice."""
-    require(prepack)
+    """Return the session's config entries for a lowered graph."""
     return PARALLEL if prepack == "on" or (prepack == "auto" and gains(graph)) else OFF
 
 
@@ -179,9 +178,10 @@ class Later:
         self._share = 0
         self._lock = threading.Lock()
 
-    def gather(self) -> int:
-        """Collapse all of it; return the number of pieces that are huge pages then."""
-        return _collapse(self.ranges, self._size)
+    def gather(self) -> None:
+        """Collapse all of it."""
+        pieces = _Pieces(self.ranges, self._size)
+        pieces.gather(len(pieces))
 
     def after_call(self) -> bool:
         """Collapse a share of it, if it is time; return True if that was the last one."""
@@ -200,17 +200,8 @@ class Later:
             self._lock.release()
 
 
-_LATER: WeakKeyDictionary[object, Later] = WeakKeyDictionary()
-
-
-def keep(session: object, later: Later) -> None:
-    """Note the memory of a session that is collapsed later."""
-    _LATER[session] = later
-
-
-def memory_of(session: object) -> Later | None:
-    """Return the memory of a session that is collapsed later; None if there is none."""
-    return _LATER.get(session)
+LATER: WeakKeyDictionary[object, Later] = WeakKeyDictionary()
+"""The memory of sessions that is collapsed later."""
 
 
 def _size() -> int:
@@ -245,12 +236,6 @@ def _without(ranges: Ranges, others: Ranges) -> Ranges:
         if start < end:
             remaining.append((start, end))
     return remaining
-
-
-def _collapse(ranges: Ranges, size: int) -> int:
-    """Collapse pieces of `size` bytes of the ranges; return the number of pieces that are huge pages then."""
-    pieces = _Pieces(ranges, size)
-    return pieces.gather(len(pieces))
 
 
 class _Pieces:

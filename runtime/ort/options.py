@@ -17,7 +17,7 @@ from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
 from graphcore.runtime.ort.devices import Selection
-from graphcore.runtime.ort.memory import gathered, gathered_later, keep
+from graphcore.runtime.ort.memory import LATER, gathered, gathered_later
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -359,7 +359,7 @@ class SessionStarter:
         with gathered_later(runs_often) as later:
             session = start()
         if later is not None:
-            keep(session, later)
+            LATER[session] = later
         return session
 
     def options_of_providers(self) -> onnxruntime.SessionOptions:

@@ -52,6 +52,11 @@ class Kernel:
         return -1 if start in self.refused else 0
 
 
+def collapse(ranges: list[tuple[int, int]], size: int) -> int:
+    pieces = memory._Pieces(ranges, size)
+    return pieces.gather(len(pieces))
+
+
 def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
     want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
     with memory.gathered(True):
@@ -63,7 +68,7 @@ def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
 def test_whole_pieces_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(monkeypatch)
     kernel.refused = {4 * LARGE}
-    assert memory._collapse([(LARGE + 4096, 6 * LARGE - 4096), (8 * LARGE, 9 * LARGE)], LARGE) == 3
+    assert collapse([(LARGE + 4096, 6 * LARGE - 4096), (8 * LARGE, 9 * LARGE)], LARGE) == 3
     assert kernel.gathered == [2 * LARGE, 3 * LARGE, 4 * LARGE, 8 * LARGE]
 
 
@@ -75,7 +80,7 @@ def test_memory_that_is_not_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     assert int(array.astype(np.int64).sum()) == 32
     kernel = Kernel(monkeypatch)
     kernel.unused = {LARGE, 3 * LARGE + 4096, 5 * LARGE - 4096}
-    assert memory._collapse([(LARGE, 6 * LARGE)], LARGE) == 2
+    assert collapse([(LARGE, 6 * LARGE)], LARGE) == 2
     assert kernel.gathered == [2 * LARGE, 5 * LARGE]
 
 
@@ -83,7 +88,7 @@ def test_memory_that_is_gone_is_passed_over() -> None:
     array = mapped(4 * LARGE)
     start = array.ctypes.data
     del array
-    assert memory._collapse([(start, start + 4 * LARGE), (start, start), (start + 1, start + 2)], LARGE) == 0
+    assert collapse([(start, start + 4 * LARGE), (start, start), (start + 1, start + 2)], LARGE) == 0
 
 
 @pytest.mark.parametrize("enabled", [None, "always madvise [never]\n", "[always] madvise never\n"])
