@@ -24,8 +24,9 @@ from graphcore import Graph, TensorType, ops
 from graphcore.cli import main
 from graphcore.cli.arguments import parser
 from graphcore.errors import GraphError, ModelError
+from graphcore.runtime.export import Options
 from graphcore.scale.deploy.triton import Settings, Word, model_config, to_text
-from graphcore.scale.deploy.writing import Lowering, docker_folder, kubernetes_name, triton_repository, yaml
+from graphcore.scale.deploy.writing import docker_folder, kubernetes_name, triton_repository, yaml
 from tests.scale.support import graphs
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +90,7 @@ def test_repository_has_types_dims_and_batches_as_triton_reads_them(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [name for name in graphs() if name != "nibbles"])
 def test_each_dtype_has_its_type(tmp_path: Path, name: str) -> None:
-    triton_repository(tmp_path, {name: graphs()[name]}, Settings(), Lowering())
+    triton_repository(tmp_path, {name: graphs()[name]}, Settings(), Options())
     read = _message(tmp_path / name / "config.pbtxt")
     assert {t.data_type for t in (*read.input, *read.output)} == {
         {"floats": 11, "brains": 14, "integers": 9, "texts": 13}[name]
@@ -98,7 +99,7 @@ def test_each_dtype_has_its_type(tmp_path: Path, name: str) -> None:
 
 def test_type_that_triton_has_not_is_told_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nibbles: 'x' is int4"):
-        triton_repository(tmp_path / "r", {"nibbles": graphs()["nibbles"]}, Settings(), Lowering())
+        triton_repository(tmp_path / "r", {"nibbles": graphs()["nibbles"]}, Settings(), Options())
     assert not (tmp_path / "r").exists()
 
 
@@ -124,13 +125,13 @@ def test_pipeline_whose_types_differ_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match=r"'features' is TYPE_FP32\[-1, 4\], but input of other is TYPE_INT64\[-1, 4\]"
     ):
-        triton_repository(tmp_path, {"encoder": _encoder(), "other": other}, Settings(), Lowering(), pipeline="p")
+        triton_repository(tmp_path, {"encoder": _encoder(), "other": other}, Settings(), Options(), pipeline="p")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("initial", [None, [1.0, 2.0, 3.0]])
 def test_buffers_are_the_state_of_sequences(tmp_path: Path, initial: Any) -> None:
-    triton_repository(tmp_path, {"counter": _counter(initial)}, Settings(), Lowering())
+    triton_repository(tmp_path, {"counter": _counter(initial)}, Settings(), Options())
     read = _message(tmp_path / "counter" / "config.pbtxt")
     assert [t.name for t in read.input] == ["x"]
     assert [t.name for t in read.output] == ["y"]
@@ -162,7 +163,7 @@ def _scaled_by() -> Graph:
 
 
 def test_scalars_are_vectors_of_one_element_where_triton_makes_no_batches(tmp_path: Path) -> None:
-    triton_repository(tmp_path, {"scaled": _scaled_by()}, Settings(), Lowering())
+    triton_repository(tmp_path, {"scaled": _scaled_by()}, Settings(), Options())
     read = _message(tmp_path / "scaled" / "config.pbtxt")
     assert read.max_batch_size == 0
     assert [(t.name, [*t.dims], t.HasField("reshape")) for t in (*read.input, *read.output)] == [
@@ -177,7 +178,7 @@ def test_scalar_buffer_is_a_state_of_one_element(tmp_path: Path) -> None:
     graph = Graph("counted", {"x": TensorType("float32", []), "n": gc.Buffer("int64", [], initial=5)})
     ops.buffer_store(graph["n"], graph["n"] + np.int64(1))
     graph.output(y=graph["x"] * graph["n"].cast("float32"))
-    triton_repository(tmp_path, {"counted": graph}, Settings(), Lowering())
+    triton_repository(tmp_path, {"counted": graph}, Settings(), Options())
     (state,) = _message(tmp_path / "counted" / "config.pbtxt").sequence_batching.state
     assert ([*state.dims], [*state.initial_state[0].dims]) == ([1], [1])
     assert (tmp_path / "counted" / "initial_state" / "n").read_bytes() == np.int64(5).tobytes()
@@ -411,7 +412,7 @@ def test_models_that_need_graphcore_are_refused_for_older_onnxruntime(
     half.output(y=half["x"].cast("float32"))
     for graph, words in ((_counter(), "counter has buffers"), (half, "half: 'x' is bfloat16[n]")):
         with pytest.raises(ModelError, match=re.escape(words)) as raised:
-            docker_folder(tmp_path / "image", {graph.name: graph}, Settings(), Lowering(runtime="1.22"), "1.32.0")
+            docker_folder(tmp_path / "image", {graph.name: graph}, Settings(), Options(runtime="1.22"), "1.32.0")
         assert "1.27.0 or newer" in raised.value.help
         assert not (tmp_path / "image").exists()
 

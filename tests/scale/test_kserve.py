@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from graphcore.scale.deploy.triton import Settings
 from graphcore.scale.deploy.writing import inference_service
 from graphcore.scale.serving.http_server import HttpServer
 from tests.scale.support import models
@@ -21,7 +22,7 @@ def test_client_of_kserve_infers_and_its_classes_have_the_fields_of_the_manifest
     manifests = []
     for number, storage in enumerate([None, "s3://models/repository"]):
         manifests.append(tmp_path / f"{number}.yaml")
-        text = inference_service("a", image="a:1", storage=storage, batch=3, instances=2, gpu=True)
+        text = inference_service("a", Settings(3, 2, "cuda"), image="a:1", storage=storage)
         manifests[-1].write_text(text)
     manifests.append(tmp_path / "wrong.yaml")
     manifests[-1].write_text(text.replace("minReplicas", "minReplica").replace("limits", "limit"))

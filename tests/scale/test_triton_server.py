@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from graphcore import Graph, TensorType
+from graphcore.runtime.export import Options
 from graphcore.scale.deploy.triton import Settings
-from graphcore.scale.deploy.writing import Lowering, triton_repository
+from graphcore.scale.deploy.writing import triton_repository
 from tests.scale.support import graphs
 from tests.scale.test_deploy import _counter, _encoder, _head, _scaled_by
 
@@ -56,8 +57,8 @@ def test_server_takes_each_configuration_and_lacks_the_backend_alone(tmp_path: P
     fixed = Graph("fixed", {"x": TensorType("float32", [2, "n"])})
     fixed.output(y=fixed["x"] * np.float32(2))
     several |= {"fixed": fixed, "counter": _counter([1.0, 2.0, 3.0]), "scaled": _scaled_by()}
-    triton_repository(tmp_path / "r", several, Settings(), Lowering())
-    triton_repository(tmp_path / "r", {"encoder": _encoder(), "head": _head()}, Settings(), Lowering(), pipeline="both")
+    triton_repository(tmp_path / "r", several, Settings(), Options())
+    triton_repository(tmp_path / "r", {"encoder": _encoder(), "head": _head()}, Settings(), Options(), pipeline="both")
     (tmp_path / "r" / "wrong").mkdir()
     (tmp_path / "r" / "wrong" / "config.pbtxt").write_text('name: "wrong" platform: "onnxruntime_onnx" max_batch: 3')
     message = _server_output(tmp_path / "r", tmp_path / "none")

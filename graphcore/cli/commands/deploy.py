@@ -9,9 +9,10 @@ from graphcore.cli import output
 from graphcore.cli.arguments.options import links
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.runtime.export import Options
 from graphcore.runtime.ort.release import runtime
 from graphcore.scale.deploy.triton import Settings
-from graphcore.scale.deploy.writing import Lowering, docker_folder, kserve_manifest, triton_repository
+from graphcore.scale.deploy.writing import docker_folder, kserve_manifest, triton_repository
 
 
 def deploy(args: argparse.Namespace) -> int:
@@ -25,7 +26,7 @@ def deploy(args: argparse.Namespace) -> int:
             f"deploy: two models have the same name: {', '.join(labels)}", help="give files with different names"
         )
     settings = Settings(args.batch, args.instances, args.provider, round(args.wait * 1000))
-    lowering = Lowering(args.provider, args.runtime, args.opset)
+    lowering = Options(args.provider, runtime=args.runtime, opset=args.opset)
     graphs: dict[str, Graph] = {}
     for label, source in zip(labels, args.sources, strict=True):
         with output.working(f"loading {source}"):

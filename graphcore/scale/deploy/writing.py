@@ -6,13 +6,12 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphcore._version import __version__
 from graphcore.errors import ExportError, GraphError, ModelError
-from graphcore.ir.graph import Graph, TargetName
+from graphcore.ir.graph import Graph
 from graphcore.runtime.export import Options, export
 from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 from graphcore.scale.deploy.triton import Settings, ensemble, initial_states, model_config, to_text, without_scalars
@@ -24,24 +23,11 @@ from graphcore.types.tensor_types import TensorType
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """How to lower models. runtime: the release of onnxruntime on the server, None for most releases."""
-
-    target: TargetName = "cpu"
-    runtime: str | None = None
-    opset: int | None = None
-
-    def options(self) -> Options:
-        """Return the options of an export."""
-        return Options(target=self.target, runtime=self.runtime, opset=self.opset)
-
-
 def triton_repository(
     folder: str | os.PathLike[str],
     graphs: Mapping[str, Graph],
     settings: Settings,
-    lowering: Lowering,
+    lowering: Options,
     *,
     pipeline: str | None = None,
     version: int | None = None,
@@ -54,7 +40,7 @@ def triton_repository(
         folder: The repository.
         graphs: Graphs by the names of models.
         settings: The settings of all models.
-        lowering: How to lower the models.
+        lowering: The target, the release of onnxruntime on the server, None for most releases, and the opset.
         pipeline: The name of an ensemble that runs the models in order, or None.
         version: The version of the models; by default the latest one + 1.
 
@@ -82,7 +68,7 @@ def triton_repository(
     for name, graph in graphs.items():
         place = root / name / str(version or _next(root / name))
         _make_folder(place)
-        export(graph, place / "model.onnx", None, lowering.options())
+        export(graph, place / "model.onnx", None, lowering)
         paths += sorted(os.fspath(each) for each in place.iterdir())
         for state, content in initial_states(graph).items():
             _make_folder(root / name / "initial_state")
@@ -98,7 +84,7 @@ def docker_folder(
     folder: str | os.PathLike[str],
     graphs: Mapping[str, Graph],
     settings: Settings,
-    lowering: Lowering,
+    lowering: Options,
     installed: str,
     wheels: Sequence[str] = (),
 ) -> list[str]:
@@ -111,7 +97,7 @@ def docker_folder(
         folder: The folder.
         graphs: Graphs by the names of models.
         settings: The settings of all models.
-        lowering: How to lower the models.
+        lowering: The target, the release of onnxruntime on the server, None for most releases, and the opset.
         installed: The release of onnxruntime in the image, if `lowering` has none.
         wheels: Paths of wheels to copy into the image, which are installed instead of the packages of their names.
 
@@ -138,7 +124,7 @@ def docker_folder(
         _check_plain(name, graph, release)
     _make_folder(root / "models")
     for name, graph in graphs.items():
-        export(graph, root / "models" / f"{name}.onnx", None, lowering.options())
+        export(graph, root / "models" / f"{name}.onnx", None, lowering)
     required = requirements(release, gpu=settings.provider == "cuda")
     text = dockerfile([*graphs], required, wheels=wheels, batch=settings.batch, is_plain=is_plain)
     ignored = ["*", "!models/", *["!wheels/"] * bool(wheels), *["!server.py"] * is_plain]
@@ -169,15 +155,7 @@ def kserve_manifest(
     path: str | os.PathLike[str], name: str, settings: Settings, *, image: str | None, storage: str | None
 ) -> list[str]:
     """Write the manifest of an InferenceService. Returns a list with its path."""
-    text = inference_service(
-        name,
-        image=image or f"{name}:1",
-        storage=storage,
-        batch=settings.batch,
-        instances=settings.instances,
-        gpu=settings.provider == "cuda",
-    )
-    return [_write(Path(path), text.encode())]
+    return [_write(Path(path), inference_service(name, settings, image=image, storage=storage).encode())]
 
 
 def _release(release: str) -> str:
@@ -231,16 +209,16 @@ def kubernetes_name(name: str) -> str:
     return result
 
 
-def inference_service(name: str, *, image: str, storage: str | None, batch: int, instances: int, gpu: bool) -> str:
+def inference_service(name: str, settings: Settings, *, image: str | None, storage: str | None) -> str:
     """Return the manifest of an InferenceService as YAML.
 
     storage: the location of a model repository for Triton, such as `s3://models/repository`, on which KServe runs
     Triton; None to run the image of graphcore's server.
     """
     resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
-    if gpu:
+    if settings.provider == "cuda":
         resources["limits"]["nvidia.com/gpu"] = "1"
-    predictor: dict[str, Any] = {"minReplicas": 1, "maxReplicas": max(instances, 1)}
+    predictor: dict[str, Any] = {"minReplicas": 1, "maxReplicas": settings.instances}
     if storage is not None:
         predictor["model"] = {
             "modelFormat": {"name": "triton"},
@@ -253,8 +231,8 @@ def inference_service(name: str, *, image: str, storage: str | None, batch: int,
         predictor["containers"] = [
             {
                 "name": "kserve-container",
-                "image": image,
-                "args": ["--batch", str(max(batch, 1))],
+                "image": image or f"{name}:1",
+                "args": ["--batch", str(max(settings.batch, 1))],
                 "ports": [{"containerPort": PORT, "protocol": "TCP"}],
                 "readinessProbe": probe,
                 "resources": resources,
