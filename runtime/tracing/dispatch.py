@@ -68,7 +68,6 @@ def call_with(body: Callable[..., Any], structure: CallStructure, operands: Sequ
 
 _Compiled: TypeAlias = "tuple[Callable[..., list[Any]], Callable[[list[Any]], Any]]"
 
-_compiled: OrderedDict[Hashable, _Compiled] = OrderedDict()
 _refused: OrderedDict[Hashable, None] = OrderedDict()
 """Signatures that can only be traced with known sizes."""
 _lock = threading.RLock()
@@ -117,20 +116,13 @@ def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...
 
 def compiled_for(eager: Eager, body: Callable[..., Any], own: Any, structure: CallStructure) -> _Compiled:
     """Return the compiled function for operands of these kinds and dims, and the function that builds its result."""
-    key = eager, body, own, structure, settings.current.get()
-    compiled = _compiled.get(key)
-    with _lock:
-        if compiled is None:
-            compiled = _trace(eager, body, own, structure)
-            _compiled[key] = compiled
-            if len(_compiled) > KEPT:
-                _compiled.popitem(last=False)
-        elif key in _compiled:
-            _compiled.move_to_end(key)
-    return compiled
+    with _lock:  # each function is traced once
+        return _trace(eager, body, own, structure, settings.current.get())
 
 
-def _trace(eager: Eager, body: Callable[..., Any], own: Any, arguments: CallStructure) -> _Compiled:
+@functools.lru_cache(KEPT)
+def _trace(eager: Eager, body: Callable[..., Any], own: Any, arguments: CallStructure, active: Hashable) -> _Compiled:
+    """Trace a function and load its graph. active: the settings, under which the trace is used again."""
     types = {f"x{i}": eager.type_of(kind, shape) for i, (kind, shape) in enumerate(own)}
     graph = Graph(body.__name__.strip("_") or "function", types, promotion=eager.promotion)
     results: list[Any] = []

@@ -23,13 +23,13 @@ from tests.support.graphs import ALL, COMPLEX, FLOATS, INTEGERS, NUMBERS, assert
 
 def compiled(function: Callable[[], object]) -> int:
     """Return the number of functions compiled for a call."""
-    before = set(dispatch._compiled)
+    before = dispatch._trace.cache_info().misses
     function()
-    return len(set(dispatch._compiled) - before)
+    return dispatch._trace.cache_info().misses - before
 
 
 def test_function_is_compiled_once_for_a_signature() -> None:
-    dispatch._compiled.clear()
+    dispatch._trace.cache_clear()
     x = xp.asarray(np.ones((7, 3), np.int16))
     assert compiled(lambda: xp.square(x)) == 1
     assert compiled(lambda: xp.square(xp.asarray(np.zeros((9, 4), np.int16)))) == 0
@@ -78,7 +78,7 @@ def test_static_functions_know_all_sizes() -> None:
 
 
 def test_threads_share_compiled_functions() -> None:
-    dispatch._compiled.clear()
+    dispatch._trace.cache_clear()
     x = xp.asarray(np.arange(6, dtype=np.int32))
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda i: np.asarray(xp.square(x + i)), range(40)))
@@ -98,7 +98,7 @@ def test_numpy_arrays_beside_arrays_are_operands() -> None:
 def test_compiled_functions_are_bounded() -> None:
     for size in range(2, 12):
         xp.arange(size)
-    assert len(dispatch._compiled) <= dispatch.KEPT
+    assert dispatch._trace.cache_info().currsize <= dispatch.KEPT
 
 
 def test_sizes_that_do_not_go_together_are_refused_with_their_numbers() -> None:
