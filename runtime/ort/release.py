@@ -163,26 +163,17 @@ _CPUINFO = "/proc/cpuinfo"
 def saturates() -> bool:
     """Return True if onnxruntime's products of uint8 and int8 saturate on this processor, as far as a test run shows.
 
-    x86 processors without VNNI add pairs of such products in 16 bits. True if onnxruntime is not installed.
+    x86 processors without VNNI add pairs of such products in 16 bits.
     """
-    try:
-        import onnxruntime
-    except ImportError:
-        return True
-    from onnx import TensorProto, helper, numpy_helper
-
     inner, columns = 64, 16
-    graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
-        "saturation",
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, [None, inner])],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, [None, columns])],
-        [numpy_helper.from_array(np.full((inner, columns), 127, np.int8), "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    graph = Graph("saturation", {"x": TensorType(DType.uint8, ["rows", inner])})
+    weights = graph.constant(np.full((inner, columns), 127, np.int8))
+    type_ = TensorType(DType.int32, ["rows", columns])
+    graph.output(y=graph.op("MatMulInteger", [graph["x"], weights], {}, [type_])[0])
+    graph.opsets[""] = 21
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(join(encode(graph, ir=10)), options, providers=["CPUExecutionProvider"])
     sums = [session.run(None, {"x": np.full((rows, inner), 255, np.uint8)})[0] for rows in (1, 8)]
     return any(bool((s != 255 * 127 * inner).any()) for s in sums)
 
@@ -390,15 +381,10 @@ def parameter_of(op_type: str, schema: Any) -> str:
     return str(schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)].typeStr)
 
 
+@functools.cache
 def _dtype(name: str) -> DType | None:
     """Return the dtype of a type in onnxruntime's spelling ("seq(tensor(float))"); None if graphcore lacks it."""
-    if name not in _DTYPES:
-        inner = name.rpartition("(")[2].rstrip(")")
-        try:
-            _DTYPES[name] = dtype_named(inner)
-        except DTypeError:  # complex numbers, and formats that graphcore does not have
-            _DTYPES[name] = None
-    return _DTYPES[name]
-
-
-_DTYPES: dict[str, DType | None] = {}
+    try:
+        return dtype_named(name.rpartition("(")[2].rstrip(")"))
+    except DTypeError:  # complex numbers, and formats that graphcore does not have
+        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import sys
 from typing import Any
 
 import ml_dtypes
@@ -461,12 +460,6 @@ def test_file_is_the_same_when_processors_differ(encoding: str, monkeypatch: pyt
             )
         assert len(files) == 1
         assert len(loaded) == (1 if encoding == "int8" and g is graph else 2)
-
-
-def test_bytes_are_taken_to_saturate_when_there_is_no_runtime_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(release.saturates(), bool)
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert release.saturates.__wrapped__()
 
 
 # Kernels
