@@ -121,7 +121,7 @@ class Running:
     def _advance(self, start: int, texts: Sequence[Text], tokens: Array, lengths: Array) -> None:
         """Run a call on rows from `start`, and add the next token of each text."""
         try:
-            logits = self._call(start, tokens, lengths, texts[0].adapter)[:, -1]
+            logits = self._logits(start, texts[0], tokens, lengths)[:, -1]
             chosen = _choose_tokens(texts, logits)
         except Exception as error:
             if len(texts) == 1:
@@ -133,6 +133,14 @@ class Running:
         for text, token, row in zip(texts, chosen, logits, strict=True):
             text.add(token, row)
         self.counts.made += len(texts)
+
+    def _logits(self, start: int, text: Text, tokens: Array, lengths: Array) -> Array:
+        """Run a call on rows from `start`, the first of which is that of a text, and score its prompt if it is read."""
+        scores = text.scores_prompt and not text.new_tokens
+        logits = self._call(start, tokens, lengths, text.adapter, tokens.shape[1] if scores else 1)
+        if scores:
+            text.score(logits[0])
+        return logits
 
     def _look_up(self, text: Text) -> bool:
         """Generate tokens of a single text by checking proposals. Returns True if there are any.
@@ -227,7 +235,7 @@ class Running:
 
         The last token is excluded, since its logits are needed.
         """
-        if self._prefixes is None or text.count <= MIN_SHARED:
+        if self._prefixes is None or text.scores_prompt or text.count <= MIN_SHARED:
             return 0, 0, None
         prompt = text.tokens[:-1]
         count, prefix = self._prefixes.find(prompt, text.adapter)
@@ -243,11 +251,11 @@ class Running:
     def _group(self, remaining: int) -> list[Text]:
         """Return the texts of the next call: the first one, and those after it that need little padding."""
         group = [self._joined[0]]
-        if group[0].cached or (self._piece is not None and remaining > self._piece):
+        if group[0].cached or group[0].scores_prompt or (self._piece is not None and remaining > self._piece):
             return group
         max_length = total = remaining
         for text in list(self._joined)[1:]:
-            if text.adapter is not group[0].adapter:
+            if text.adapter is not group[0].adapter or text.scores_prompt:
                 break
             max_length, total = max(max_length, text.count), total + text.count
             padded = max_length * (len(group) + 1)
@@ -277,7 +285,7 @@ class Running:
             self._settle(group)
             return
         try:
-            self._call(self._at, tokens, lengths, group[0].adapter)
+            self._logits(self._at, group[0], tokens, lengths)
             group[0].cached = begin + size
         except Exception as error:
             group[0].fail(error)

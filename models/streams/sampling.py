@@ -147,7 +147,12 @@ def token_logprob(token: int, logits: Array, count: int) -> TokenLogprob:
     scores = logits.astype(np.float64)
     scores -= scores.max()
     scores -= np.log(np.exp(scores).sum())
-    top = np.argsort(-scores, kind="stable")[:count]
+    top = (
+        np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+        if count < len(scores)
+        else np.arange(len(scores))
+    )
+    top = top[np.argsort(-scores[top], kind="stable")][:count]
     return TokenLogprob(token, float(scores[token]), tuple(zip(top.tolist(), scores[top].tolist(), strict=True)))
 
 
@@ -162,6 +167,7 @@ class Text:
     numbers: a random number for each token. lookup: the maximum number of tokens to look up. top_count: the number
     of likeliest tokens in `logprobs`; 0 for no `logprobs`. until: gets each token, True ends the text.
     rules: applied in order. adapter: values of inputs with defaults; texts of one object share calls and prefixes.
+    scores_prompt: `prompt_logprobs` gets those of the tokens of the prompt after the first.
 
     new_tokens: the new tokens so far. cached: the number of tokens whose keys and values are in the cache, which are
     all but the last once the prompt is read. is_done: no token will follow. error: why it ended early, or None.
@@ -178,8 +184,10 @@ class Text:
     until: Callable[[int], bool] | None = None
     rules: Sequence[Constraint] = ()
     adapter: Mapping[str, Array] | None = None
+    scores_prompt: bool = False
     new_tokens: list[int] = field(init=False, default_factory=list)
     logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
     count: int = field(init=False)
     cached: int = field(init=False, default=0)
     last: int = field(init=False)
@@ -212,6 +220,11 @@ class Text:
         if self._next_number is None:
             self._next_number = next(self.numbers)
         return self._next_number
+
+    def score(self, logits: Array) -> None:
+        """Keep the log-probabilities of tokens of the prompt, by the logits of those before: [tokens, vocabulary]."""
+        for token, row in zip(self.tokens[self.cached + 1 :].tolist(), logits, strict=False):
+            self.prompt_logprobs.append(token_logprob(token, row, self.top_count))
 
     def add(self, token: int, logits: Array) -> None:
         """Add a token, unless another thread has ended the text. logits: [vocabulary]."""
@@ -280,10 +293,10 @@ class Decoder:
         """Return `lookup` as an integer. Raises `FeedError`, or `ModelError` for a model without last_tokens."""
         count = require_integer(caller, "lookup", lookup, 0)
         if count:
-            self._require_last_tokens(f"{caller}: lookup={count}")
+            self.require_last_tokens(f"{caller}: lookup={count}")
         return count
 
-    def _require_last_tokens(self, what: str) -> None:
+    def require_last_tokens(self, what: str) -> None:
         if not self.takes_last:
             raise ModelError(
                 f"{what} needs logits of several tokens, but {self.model.name} outputs the last ones",
@@ -294,7 +307,7 @@ class Decoder:
         """Return the decoder of a draft model. Raises `ModelError` if it has another vocabulary."""
         if draft is None:
             return None
-        self._require_last_tokens(f"{caller}: draft={draft.name}")
+        self.require_last_tokens(f"{caller}: draft={draft.name}")
         decoder = decoder_of(f"{caller}: draft", draft)
         if decoder.vocabulary != self.vocabulary:
             raise ModelError(

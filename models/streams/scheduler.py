@@ -61,6 +61,11 @@ class Request:
         return np.array(self._text.new_tokens, np.int64)
 
     @property
+    def prompt_logprobs(self) -> list[TokenLogprob]:
+        """The log-probabilities of the tokens of the prompt after the first, if they were requested. Does not wait."""
+        return self._text.prompt_logprobs[:]
+
+    @property
     def logprobs(self) -> list[TokenLogprob]:
         """The log-probabilities of the tokens so far, if they were requested. Does not wait."""
         return self._text.logprobs[: len(self._text.new_tokens)]
@@ -179,6 +184,7 @@ class Streams(Server):
         lookup: int = 0,
         timeout: float | None = None,
         logprobs: int = 0,
+        prompt_logprobs: bool = False,
         until: Callable[[int], bool] | None = None,
         constraints: Sequence[Constraint] = (),
         adapter: Mapping[str, Array] | None = None,
@@ -192,12 +198,13 @@ class Streams(Server):
             timeout: The number of seconds after which the request ends with a `RunTimeoutError`, waiting or running. It
                 keeps its tokens.
             logprobs: The number of likeliest tokens in `request.logprobs`; 0 for no log-probabilities.
+            prompt_logprobs: Compute those of the prompt too, which is then read without a shared prefix.
             until: A function that gets each new token, in the thread of the model, and returns True to end the text.
             adapter: Arrays of `model.adapter(...)`. Requests share calls and prefixes if they have the same object.
 
         Raises:
             FeedError: An argument is invalid.
-            ModelError: `lookup` is given, but the model was not built for it.
+            ModelError: `lookup` or `prompt_logprobs` is given, but the model was not built for it.
             BusyError: `max_waiting` requests wait already.
             RunError: The streams are closed.
         """
@@ -211,8 +218,13 @@ class Streams(Server):
         seconds = None if timeout is None else seconds_of("submit", timeout)
         top_count = require_integer("submit", "logprobs", logprobs, 0)
         arrays, rules = self._decoder.check_adapter("submit", adapter), start_rules("submit", constraints)
-        numbers = choice.numbers()[0]
-        text = Text(prompt, new_token_count, ends, choice, numbers, lookup, top_count, until, rules, arrays)
+        if prompt_logprobs:
+            self._decoder.require_last_tokens("submit: prompt_logprobs=True")
+            top_count = max(top_count, 1)
+        text = Text(
+            prompt, new_token_count, ends, choice, choice.numbers()[0], lookup, top_count, until, rules, arrays,
+            prompt_logprobs,
+        )  # fmt: skip
         request = Request(text, self._work, seconds)
         self._work.add(request)
         return request

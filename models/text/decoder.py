@@ -164,6 +164,7 @@ class TextDecoder:
         seed: Seed = None,
         stop: str | Sequence[str] = (),
         logprobs: int = 0,
+        prompt_logprobs: bool = False,
         timeout: float | None = None,
         lookup: int = 0,
         constraints: Sequence[Constraint] = (),
@@ -180,6 +181,7 @@ class TextDecoder:
             seed: The seed of this text. Its tokens do not depend on other texts.
             stop: Strings that end the text before them.
             logprobs: The number of likeliest tokens whose log-probabilities to return; 0 for none.
+            prompt_logprobs: Compute those of the tokens of the prompt too: `request.prompt_logprobs`.
             timeout: The number of seconds after which the request ends with a `RunTimeoutError`.
             lookup: The maximum number of tokens to look up and check in one call, as in `models.generate`.
             constraints: Such as [decoder.grammars.json_schema({...})].
@@ -212,8 +214,8 @@ class TextDecoder:
         output = Output(self.tokenizer, tokens, self.eos, stops)
         request = self.streams.submit(
             tokens, count, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=self.eos, lookup=lookup,
-            timeout=timeout, logprobs=logprobs, until=output.add, constraints=constraints,
-            adapter=None if adapter is None else self.adapters[adapter],
+            timeout=timeout, logprobs=logprobs, prompt_logprobs=prompt_logprobs, until=output.add,
+            constraints=constraints, adapter=None if adapter is None else self.adapters[adapter],
         )  # fmt: skip
         return TextRequest(output, request, len(tokens))
 

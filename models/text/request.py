@@ -69,6 +69,11 @@ class TextRequest:
         """True if no token will follow."""
         return self._request.done
 
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprob]:
+        """The log-probabilities of the tokens of the prompt after the first, if they were requested. Does not wait."""
+        return self._request.prompt_logprobs
+
     def __iter__(self) -> Iterator[TextPiece]:
         """Yield each piece. Raises as `result` does."""
         place, start, tokens = 0, 0, iter(self._request)

@@ -16,12 +16,13 @@ import pytest
 from graphcore import InferenceSession, models
 from graphcore.cli.arguments import parser
 from graphcore.cli.commands import serve
-from graphcore.errors import GraphcoreError
-from graphcore.models import TextDecoder
+from graphcore.errors import GraphcoreError, ModelError
+from graphcore.models import TextDecoder, llama
 from graphcore.scale.serving.http_server import HttpServer
-from graphcore.scale.serving.openai import OpenAI, _calls
+from graphcore.scale.serving.openai import OpenAI, _CallReader, _calls
 from tests.cli.test_serve import _served
 from tests.models.test_decoder_adapters import peft
+from tests.support.decoders import some
 from tests.support.graphs import Array
 from tests.support.text_folders import END, FIELDS, folder, tokenizer
 from tests.support.waiting import PATIENCE, until
@@ -260,8 +261,11 @@ def test_forced_call_of_a_tool(client: Any, choice: Any) -> None:
     assert (answer.finish_reason, answer.message.content, call.function.name) == ("tool_calls", None, "weather")
     assert json.loads(call.function.arguments)["city"] in ("Rome", "Oslo")
     chunks = list(chat(client, stream=True, **options))
-    (streamed,) = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
-    assert (streamed.index, streamed.function.model_dump()) == (0, call.function.model_dump())
+    first, *others = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+    assert (first.index, first.function.name, first.function.arguments) == (0, "weather", "")
+    assert {(each.index, each.id, each.function.name) for each in others} == {(0, None, None)}
+    assert len(others) > 5
+    assert "".join(each.function.arguments for each in others) == call.function.arguments
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
@@ -320,6 +324,52 @@ def test_calls_are_read_from_texts(text: str, content: str | None, calls: list[A
     assert len({call["id"] for call in got[1]}) == len(calls)
 
 
+CALL = '{"name": "a", "arguments": {"x": [1, {"y": "}"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "calls"),
+    [
+        (CALL, "", [("a", '{"x": [1, {"y": "}"}]}')]),
+        (f'[{CALL}, {{"name": "b", "parameters": {{}}}}]', "", [("a", '{"x": [1, {"y": "}"}]}'), ("b", "{}")]),
+        (f"<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{CALL}", "", [("a", '{"x": [1, {"y": "}"}]}')] * 2),
+        (f"Well <now>.\n<tool_call>{CALL}</tool_call> Done.", "Well <now>.", [("a", '{"x": [1, {"y": "}"}]}')]),
+        ('{"arguments": {"x":1}, "name": "b"}', "", [("b", '{"x":1}')]),
+        ('{"name": "b", "arguments": "{}"}', "", [("b", "{}")]),
+        ('{"name": "a", "arguments": {"x": 1', "", [("a", '{"x": 1')]),
+        ("One <tool and </tool_call> more ", "One <tool and </tool_call> more ", []),
+        ('Well {"name": "a", "arguments": {}}', 'Well {"name": "a", "arguments": {}}', []),
+        ('{"name": "c", "arguments": {}}', '{"name": "c", "arguments": {}}', []),
+        ("[" * 9999, "[" * 9999, []),
+        (" {", " {", []),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_calls_are_read_from_pieces(text: str, content: str, calls: list[tuple[str, str]], size: int) -> None:
+    reader = _CallReader({"a": {"name": "a"}, "b": {"name": "b"}})
+    deltas = [each for at in range(0, len(text), size) for each in reader.read(text[at : at + size])]
+    deltas += reader.rest()
+    assert "".join(each.get("content", "") for each in deltas) == content
+    parts = [part for each in deltas for part in each.get("tool_calls", ())]
+    names = {part["index"]: part["function"]["name"] for part in parts if "id" in part}
+    joined = dict.fromkeys(names, "")
+    for part in parts:
+        joined[part["index"]] += part["function"]["arguments"]
+    assert [(names[index], joined[index]) for index in names] == calls
+    assert reader.count == len(calls)
+    assert reader.is_open == text.endswith('"x": 1')
+    if text.startswith(("Well <", "One")) and size == 1:
+        assert deltas[0] == {"content": text[0]}
+
+
+def test_streamed_text_beside_tools_comes_in_pieces(client: Any, decoder: TextDecoder) -> None:
+    want = decoder.chat(HELLO, tools=TOOLS, max_tokens=30).text
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chat(client, tools=TOOLS, max_tokens=30, stream=True)]
+    assert "".join(pieces) == want
+    assert len(pieces) > 5
+
+
 # Completions and embeddings
 
 
@@ -338,6 +388,68 @@ def test_completions_of_texts_and_tokens(client: Any, decoder: TextDecoder) -> N
     assert [choice.text for choice in tokens.choices] == [each.text for each in want]
     streamed = client.completions.create(model="tiny", prompt="once", temperature=0, stream=True)
     assert "".join(chunk.choices[0].text for chunk in streamed) == want[0].text
+
+
+@pytest.mark.parametrize("has_logprobs", [False, True])
+@pytest.mark.parametrize("max_tokens", [0, 5])
+def test_prompts_are_echoed(client: Any, decoder: TextDecoder, has_logprobs: bool, max_tokens: int) -> None:
+    prompts = ["once upon", "a time", "x" * 200]
+    options = {"max_tokens": max_tokens, "temperature": 0, "echo": True, "n": 2}
+    options |= {"logprobs": 2} if has_logprobs else {}
+    answer = client.completions.create(model="tiny", prompt=prompts, **options)
+    texts = [decoder.generate(prompt, max_tokens=max_tokens) for prompt in prompts]
+    assert [each.text for each in answer.choices[::2]] == [p + t.text for p, t in zip(prompts, texts, strict=True)]
+    assert answer.choices[1].text == answer.choices[0].text
+    assert answer.usage.completion_tokens == 6 * max_tokens
+    assert {each.finish_reason for each in answer.choices} == {"length"}
+    streamed, rows = [""] * 6, [[] for _ in range(6)]  # type: ignore[var-annotated]
+    for chunk in client.completions.create(model="tiny", prompt=prompts, stream=True, **options):
+        streamed[chunk.choices[0].index] += chunk.choices[0].text
+        if chunk.choices[0].logprobs is not None:
+            rows[chunk.choices[0].index] += chunk.choices[0].logprobs.token_logprobs
+    assert streamed == [each.text for each in answer.choices]
+    if not has_logprobs:
+        assert answer.choices[0].logprobs is None
+        return
+    for prompt, choice, listed in zip(prompts, answer.choices[::2], rows[::2], strict=True):
+        logprobs, tokens = choice.logprobs, decoder.encode(prompt)
+        assert listed == logprobs.token_logprobs
+        assert len(logprobs.tokens) == len(logprobs.top_logprobs) == len(tokens) + max_tokens
+        assert "".join(logprobs.tokens[: len(tokens)]) == prompt
+        assert logprobs.text_offset[: len(tokens) + 1] == [*range(len(prompt) + 1)][: len(logprobs.tokens)]
+        assert logprobs.token_logprobs[0] is logprobs.top_logprobs[0] is None
+        want = scores(tokens)
+        assert logprobs.token_logprobs[1 : len(tokens)] == pytest.approx(
+            [s[t] for s, t in zip(want, tokens[1:], strict=False)], abs=1e-5
+        )
+        tops = [[*each.values()] for each in logprobs.top_logprobs[1 : len(tokens)]]
+        assert np.allclose(tops, -np.sort(-want, axis=1)[:-1, :2], atol=1e-5)
+
+
+def scores(tokens: list[int]) -> Array:
+    """Return the log-probabilities of the token after each token: [tokens, vocabulary]."""
+    fields = FIELDS | {"max_position_embeddings": 2048}
+    config = llama.Config.read(fields)
+    graph = llama.build(config, some(llama.shapes(config)), cache=1024, every_token=True)
+    (logits,) = InferenceSession().load(graph)(np.array([tokens]), np.array([len(tokens)]))
+    exact = logits[0].astype(np.float64)
+    return np.asarray(exact - np.log(np.exp(exact).sum(1, keepdims=True)))
+
+
+def test_prompts_are_scored_in_pieces_beside_others(decoder: TextDecoder) -> None:
+    prompts = [decoder.encode(text) for text in ("some words " * 9, "some words " * 9, "a", "ab", "some words")]
+    for piece in (1, 4, 64):
+        with models.Streams(decoder.model, slots=3, piece=piece) as streams:
+            requests = [streams.submit(each, 2, prompt_logprobs=True) for each in prompts]
+            others = [streams.submit(each, 9) for each in prompts]
+            for prompt, request, other in zip(prompts, requests, others, strict=True):
+                assert request.result(PATIENCE).tolist() == other.result(PATIENCE).tolist()[:2]
+                assert [each.token for each in request.prompt_logprobs] == prompt[1:]
+                want = [row[token] for row, token in zip(scores(prompt), prompt[1:], strict=False)]
+                assert [each.logprob for each in request.prompt_logprobs] == pytest.approx(want, abs=1e-5)
+    graph = llama.build(llama.Config.read(FIELDS), cache=32)
+    with models.Streams(InferenceSession().load(graph)) as streams, pytest.raises(ModelError, match="last_tokens=True"):
+        streams.submit([1, 2], 3, prompt_logprobs=True)
 
 
 def test_embeddings_as_numbers_and_as_base64(client: Any) -> None:
@@ -401,6 +513,8 @@ WIDE = {"type": "array", "prefixItems": [{}] * 10_500}
         ({"logit_bias": {"1" * 5000: 1}}, 400, "logit_bias", "by tokens"),
         ({"logit_bias": {"1": 1000}}, 400, "logit_bias", "from -100 to 100"),
         ({"top_logprobs": 21}, 400, "top_logprobs", "from 0 to 20"),
+        ({"top_logprobs": 2}, 400, "top_logprobs", "top_logprobs needs logprobs"),
+        ({"top_logprobs": 2, "logprobs": False}, 400, "top_logprobs", "top_logprobs needs logprobs"),
         ({"response_format": {"type": "xml"}}, 400, "response_format", "xml"),
         ({"response_format": {"type": "json_schema"}}, 400, "response_format", "json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": 3}}, 400, "response_format", "json_schema"),
@@ -450,7 +564,7 @@ def test_codes_of_errors(client: Any) -> None:
         ("completions", b'{"model": "tiny", "prompt": [[]]}', 400, "lists of tokens"),
         ("completions", b'{"model": "tiny", "prompt": [99999]}', 400, "not a token"),
         ("completions", b'{"model": "tiny", "prompt": "\\ud800"}', 400, "not a text"),
-        ("completions", b'{"model": "tiny", "prompt": "a", "suffix": "b"}', 400, "unknown parameter: 'suffix'"),
+        ("completions", b'{"model": "tiny", "prompt": "a", "suffix": "b"}', 400, "suffix is not supported: texts are"),
         ("completions", b'{"model": "tiny", "prompt": ["a", "b"], "n": 40}', 400, "are not 1 to 64"),
         ("embeddings", b'{"model": "tiny", "input": "a"}', 400, "does not support embeddings"),
         ("embeddings", b'{"model": "vectors", "input": []}', 400, "1 to 2048 strings"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import math
 import re
 import time
 import uuid
@@ -18,6 +19,7 @@ import numpy as np
 
 from graphcore.errors import FeedError
 from graphcore.models.grammars import Penalties
+from graphcore.models.streams.sampling import TokenLogprob
 from graphcore.scale.protocol.endpoint import answered, later
 from graphcore.scale.protocol.infer import from_text
 from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, event, problem, streamed
@@ -125,28 +127,34 @@ class _Texts:
         self._is_chat = "messages" in fields
         self._tools = {} if fields.get("tool_choice") == "none" else _tools(fields.get("tools", []))
         prompts = self._chat() if self._is_chat else self._prompts()
-        self._prompt_tokens, count = sum(map(len, prompts)), fields.get("n", 1)
+        self._prompt_tokens, count = sum(len(tokens) for _, tokens in prompts), fields.get("n", 1)
         if not 0 < len(prompts) * count <= MAX_CHOICES:
             raise _Refused(f"{len(prompts)} prompts of {count} texts are not 1 to {MAX_CHOICES}", "n")
         wanted = fields.get("logprobs", False)
+        if wanted is False and "top_logprobs" in fields:
+            raise _Refused("top_logprobs needs logprobs", "top_logprobs", help='send "logprobs": true too')
         self._top_count = None if wanted is False else fields.get("top_logprobs", 0) if wanted is True else wanted
         max_tokens = fields.get("max_completion_tokens", fields.get("max_tokens", None if self._is_chat else 16))
+        self._is_empty, self._echoes = max_tokens == 0, fields.get("echo", False)
+        scores_prompt = self._echoes and self._top_count is not None
         options = {
-            "max_tokens": max_tokens,
+            "max_tokens": 1 if self._is_empty and scores_prompt else max_tokens,  # for no token no prompt is read
             "temperature": fields.get("temperature"),
             "top_p": fields.get("top_p") if fields.get("temperature") != 0 else None,
             "stop": fields.get("stop", ()),
             "logprobs": 0 if self._top_count is None else max(self._top_count, 1),
+            "prompt_logprobs": scores_prompt,
             "constraints": self._constraints(),
             "adapter": adapter,
         }
         self._requests: list[Any] = []
+        self._texts = [prompt for prompt in prompts for _ in range(count)]
         try:
-            for tokens, number in itertools.product(prompts, range(count)):
+            for place, (_, tokens) in enumerate(self._texts):
                 if len(tokens) + (max_tokens or 1) - 1 > decoder.context:
                     raise self._no_room(f"{len(tokens)} tokens of the prompt and {max_tokens or 1} new ones")
                 options["timeout"] = None if deadline is None else max(deadline - time.monotonic(), 1e-3)
-                options["seed"] = None if fields.get("seed") is None else fields["seed"] % (1 << 63) + number
+                options["seed"] = None if fields.get("seed") is None else fields["seed"] % (1 << 63) + place % count
                 self._requests.append(decoder.submit(tokens, **options))
         except BaseException:
             self.cancel()
@@ -163,22 +171,26 @@ class _Texts:
 
     # Prompts and constraints
 
-    def _prompts(self) -> list[list[int]]:
+    def _prompts(self) -> list[tuple[str, list[int]]]:
+        """Return the text and the tokens of each prompt."""
         prompt = self._fields["prompt"]
         prompts = [prompt] if isinstance(prompt, str) or (prompt and type(prompt[0]) is int) else prompt
         for each in prompts:
             is_tokens = isinstance(each, list) and each and all(type(token) is int for token in each)
             if not is_tokens and not isinstance(each, str):
                 raise _Refused(f"prompt must be texts or lists of tokens, got {each!r:.80}", "prompt")
-        return [self._encode(each, True) if isinstance(each, str) else each for each in prompts]
+        return [
+            (each, self._encode(each, True)) if isinstance(each, str) else (self._decoder.decode(each), each)
+            for each in prompts
+        ]
 
-    def _chat(self) -> list[list[int]]:
+    def _chat(self) -> list[tuple[str, list[int]]]:
         messages = [_message(each, f"messages[{i}]") for i, each in enumerate(self._fields["messages"])]
         if not messages:
             raise _Refused("messages is an empty list", "messages", help='send [{"role": "user", "content": "Hello"}]')
         tools = [{"type": "function", "function": each} for each in self._tools.values()]
         prompt = self._decoder.chat_prompt(messages, tools=tools or None)
-        return [self._encode(prompt, False)]
+        return [(prompt, self._encode(prompt, False))]
 
     def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         if len(text) > _MAX_TOKEN_CHARACTERS * self._decoder.context:
@@ -232,24 +244,32 @@ class _Texts:
         return {"id": id, "object": kind, "created": int(time.time()), "model": self._fields["model"]}
 
     def _usage(self, results: Iterable[Any]) -> Fields:
-        prompt, count = self._prompt_tokens, sum(len(result.tokens) for result in results)
+        prompt, count = self._prompt_tokens, 0 if self._is_empty else sum(len(result.tokens) for result in results)
         return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
 
-    def _answer(self, result: Any) -> tuple[Fields, str]:
-        """Return the content or the calls of tools in a text, and why it ended."""
-        content, calls = _calls(result.text, self._tools) if self._tools else (result.text, [])
-        if calls:
-            return {"content": content or None, "tool_calls": calls}, "tool_calls"
-        return {"content": content}, result.finish_reason
+    def _pieces(self, index: int) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Yield a text in pieces with their log-probabilities; before it the prompt, if it is echoed."""
+        request, (prompt, tokens) = self._requests[index], self._texts[index]
+        pieces = iter(request)
+        first = next(pieces, None)  # then the prompt is read
+        if self._echoes:
+            yield prompt, [TokenLogprob(tokens[0], math.nan, ()), *request.prompt_logprobs]
+        if first is not None and not self._is_empty:
+            for piece in (first, *pieces):
+                yield piece.text, [each for each in piece.logprobs if each.token not in self._decoder.eos]
 
     def _whole(self) -> Response:
         results, choices = [request.result() for request in self._requests], []
         for index, result in enumerate(results):
-            message, reason = self._answer(result)
-            message = {"role": "assistant", "refusal": None, **message}
-            content = {"message": message} if self._is_chat else {"text": result.text}
-            logprobs = self._logprobs(result.logprobs)
-            choices.append({"index": index, **content, "logprobs": logprobs, "finish_reason": reason})
+            pieces = [*self._pieces(index)]
+            text, logprobs = "".join(text for text, _ in pieces), [each for _, part in pieces for each in part]
+            content, calls = _calls(text, self._tools) if self._tools else (text, [])
+            message = {"role": "assistant", "refusal": None, "content": content}
+            if calls:
+                message |= {"content": content or None, "tool_calls": calls}
+            reason = "tool_calls" if calls else "length" if self._is_empty else result.finish_reason
+            fields = {"message": message} if self._is_chat else {"text": text}
+            choices.append({"index": index, **fields, "logprobs": self._logprobs(logprobs), "finish_reason": reason})
         return as_json({**self._head(), "choices": choices, "usage": self._usage(results)})
 
     def _events(self) -> Iterator[bytes]:
@@ -265,16 +285,18 @@ class _Texts:
 
         try:
             for index, request in enumerate(self._requests):
-                offset = 0
+                offset, reader = 0, _CallReader(self._tools)
                 yield chunk(index, {"role": "assistant", "content": ""})
-                for piece in () if self._tools else request:
-                    yield chunk(index, {"content": piece.text}, None, self._logprobs(piece.logprobs, offset))
-                    offset += len(piece.text)
+                for text, logprobs in self._pieces(index):
+                    deltas = reader.read(text) if self._tools else [{"content": text}]
+                    for delta in deltas:
+                        yield chunk(index, delta, None, None if self._tools else self._logprobs(logprobs, offset))
+                    offset += len(text)
                 results.append(request.result())
-                delta, reason = self._answer(results[-1])
-                if self._tools:  # calls are found in whole texts
-                    calls = [{"index": i, **call} for i, call in enumerate(delta.pop("tool_calls", ()))]
-                    yield chunk(index, {**delta, "tool_calls": calls} if calls else delta)
+                for delta in reader.rest():
+                    yield chunk(index, delta)
+                is_called = reader.count and not reader.is_open
+                reason = "tool_calls" if is_called else "length" if self._is_empty else results[-1].finish_reason
                 yield chunk(index, {}, reason)
             if has_usage:
                 yield event(json.dumps({**head, "choices": [], "usage": self._usage(results)}).encode())
@@ -286,31 +308,42 @@ class _Texts:
         if self._top_count is None:
             return None
 
-        def pair(token: int, logprob: float) -> tuple[str, float]:
-            return self._decoder.tokenizer.decode([token], skip_special_tokens=False), logprob
+        def pair(token: int, logprob: float) -> tuple[str, float | None]:
+            name = self._decoder.tokenizer.decode([token], skip_special_tokens=False)
+            return name, None if math.isnan(logprob) else logprob
 
         def entry(name: str, logprob: float) -> Fields:
             return {"token": name, "logprob": logprob, "bytes": [*name.encode()]}
 
-        rows = [each for each in logprobs if each.token not in self._decoder.eos]
-        pairs = [pair(row.token, row.logprob) for row in rows]
-        tops = [[pair(*each) for each in row.top[: self._top_count]] for row in rows]
+        pairs = [pair(row.token, row.logprob) for row in logprobs]
+        tops = [[pair(*each) for each in row.top[: self._top_count]] for row in logprobs]
         if self._is_chat:
             listed = zip(pairs, tops, strict=True)
             content = [{**entry(*each), "top_logprobs": [entry(*one) for one in top]} for each, top in listed]
             return {"content": content, "refusal": None}
+        lengths = (len(self._decoder.decode([row.token])) for row in logprobs)  # 0 for special tokens
         return {
             "tokens": [name for name, _ in pairs],
             "token_logprobs": [logprob for _, logprob in pairs],
-            "top_logprobs": [dict(top) for top in tops],
-            "text_offset": [*itertools.accumulate((len(name) for name, _ in pairs), initial=offset)][:-1],
+            "top_logprobs": [dict(top) if row.top else None for top, row in zip(tops, logprobs, strict=True)],
+            "text_offset": [*itertools.accumulate(lengths, initial=offset)][:-1],
         }
 
 
 # Calls of tools, which models write as JSON objects with a name and arguments.
 
+_MARK = "<tool_call>"
+"""The mark of Hermes and Qwen; others write the objects alone."""
+
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
-"""The marks of Hermes and Qwen; others write the objects alone."""
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
+_BEGIN = re.compile(
+    r'[\s,\]}]*(?:</tool_call>\s*)?(<tool_call>)?[\s\[]*{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*'
+    rf"{_ARGUMENTS.pattern}(?={{)"
+)
+"""What stands before the arguments of a call, with what follows those of the call before."""
+
+_JSON = json.JSONDecoder()
 
 
 def _tools(tools: list[Any]) -> dict[str, Fields]:
@@ -334,15 +367,79 @@ def _calls(text: str, tools: Mapping[str, Fields]) -> tuple[str, list[Fields]]:
     """Return the text before the calls, and the calls; none unless all are calls of the tools."""
     marked, calls = _CALL.findall(text), []
     try:
-        values = [json.loads(source) for source in marked or [text]]
-        for call in itertools.chain(*(value if isinstance(value, list) else [value] for value in values)):
-            arguments = call["arguments"] if "arguments" in call else call["parameters"]
-            source = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            function = {"name": tools[call["name"]]["name"], "arguments": source}
-            calls.append({"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function})
+        for source in marked or [text]:
+            value, end = json.loads(source), 0
+            for call in value if isinstance(value, list) else [value]:
+                arguments = call["arguments"] if "arguments" in call else call["parameters"]
+                place = _ARGUMENTS.search(source, end)
+                if place is not None and not isinstance(arguments, str):  # as the model wrote them
+                    end = _JSON.raw_decode(source, place.end())[1]
+                    arguments = source[place.end() : end]
+                calls.append(_call(tools[call["name"]]["name"], arguments))
     except (KeyError, TypeError, ValueError, RecursionError):
         return text, []
     return text.partition("<tool_call>")[0].strip() if marked else "", calls
+
+
+def _call(name: str, arguments: str) -> Fields:
+    function = {"name": name, "arguments": arguments}
+    return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+
+
+class _CallReader:
+    """Finds the calls of tools in a text that comes in pieces: yields deltas of a message as soon as they are certain.
+
+    count: the number of calls so far. is_open: the arguments of the last one are not complete.
+    """
+
+    def __init__(self, tools: Mapping[str, Fields]) -> None:
+        self._tools = tools
+        self._text = ""  # what no delta has; of arguments that are not complete all
+        self._sent = 0  # the characters of arguments that deltas have
+        self._has_content = False
+        self.count = 0
+        self.is_open = False
+
+    def read(self, piece: str) -> Iterator[Fields]:
+        """Add a piece of the text."""
+        self._text += piece
+        while self.is_open or (name := self._next_name()) is not None:
+            if not self.is_open:
+                yield {"tool_calls": [{"index": self.count, **_call(name, "")}]}
+                self.count, self.is_open, self._sent = self.count + 1, True, 0
+            try:
+                end, self.is_open = _JSON.raw_decode(self._text)[1], False
+            except (ValueError, RecursionError):
+                end = len(self._text)
+            arguments = self._text[self._sent : end]
+            yield {"tool_calls": [{"index": self.count - 1, "function": {"arguments": arguments}}]}
+            if self.is_open:
+                self._sent = end
+                return
+            self._text = self._text[end:]
+        may_be_call = self.count or (not self._has_content and self._text.lstrip()[:1] in ("", "{", "["))
+        starts = (n for n in range(len(self._text)) if _MARK.startswith(self._text[n : n + len(_MARK)]))
+        end = 0 if may_be_call else len(self._text[: next(starts, None)].rstrip())
+        if end:
+            yield {"content": self._text[:end]}
+            self._text, self._has_content = self._text[end:], True
+
+    def _next_name(self) -> str | None:
+        """Return the name of the call whose arguments follow, and remove what is before them; None for no call."""
+        match = _BEGIN.match(self._text)
+        if match is None or match[2] not in self._tools or (self._has_content and not match[1]):
+            return None
+        self._text = self._text[match.end() :]
+        return match[2]
+
+    def rest(self) -> Iterator[Fields]:
+        """Yield the deltas of the rest when the text has ended."""
+        content, calls = ("", []) if self.is_open else _calls(self._text, self._tools)
+        if content and not self.count:
+            yield {"content": content}
+        for call in calls:
+            yield {"tool_calls": [{"index": self.count, **call}]}
+            self.count += 1
 
 
 # Parameters of requests: their types, for numbers with the least and the greatest.
@@ -359,7 +456,9 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "response_format": dict, "tools": list, "tool_choice": str | dict,
         **dict.fromkeys("parallel_tool_calls prompt_cache_key safety_identifier service_tier store".split(), object),
     },
-    "completions": _COMMON | {"prompt": str | list, "logprobs": (int, 0, 5)},
+    "completions": _COMMON | {
+        "prompt": str | list, "logprobs": (int, 0, 5), "max_tokens": (int, 0, 1 << 40), "echo": bool, "suffix": object,
+    },
     "embeddings": {"model": str, "input": str | list, "encoding_format": str, "user": object},
 }  # fmt: skip
 _REQUIRED = ("model", "messages", "prompt", "input")
@@ -389,6 +488,11 @@ def _checked(fields: object, path: str) -> Fields:
             limits = f" from {kind[1]} to {kind[2]}" if isinstance(kind, tuple) else ""
             text = " or ".join(_NAMES[each] for each in types) + limits
             raise _Refused(f"{name} must be {text}, got {value!r:.80}", name)
+    if fields.get("suffix") is not None:
+        raise _Refused(
+            "suffix is not supported: texts are generated from left to right", "suffix", "unsupported_parameter",
+            help="send the prompt of the model with its tokens for fill-in-the-middle",
+        )  # fmt: skip
     for name in _REQUIRED:
         if name in parameters and fields.get(name) is None:
             raise _Refused(f"missing required parameter: {name!r}", name, "missing_required_parameter")
