@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,57 @@ class Schema:
     ignored: frozenset[str] = frozenset()
 
 
+class BaseConfig:
+    """The configuration of a model: a frozen dataclass with the values of a `config.json`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, source: Source, ignore: Collection[str] = ()) -> Self:
+        """Read a Config from a `config.json`: a dict of its fields, or its path.
+
+        Args:
+            ignore: Unknown fields to ignore.
+
+        Raises:
+            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
+        """
+        return cls(**cls._values(content_of(source), ignore))
+
+    @classmethod
+    def _values(cls, content: dict[str, Any], ignore: Collection[str]) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def from_file(names: str, default: Any, missing: Any = REQUIRED) -> Any:
+    """Return a field of a Config.
+
+    names: the fields of configurations that have its value. missing: the value of the first one if it is not there.
+    """
+    return field(default=default, metadata={"names": names.split(), "missing": missing})
+
+
+def fields_of(config: Any) -> dict[str, Any]:
+    """Return the fields of a Config by the names of fields of configurations."""
+    return {name: entry for entry in dataclasses.fields(config) for name in entry.metadata.get("names", ())}
+
+
+def schema_of(
+    config: Any, kinds: Collection[str], fixed: Mapping[str, tuple[Any, ...]], ignored: str, **types: type
+) -> Schema:
+    """Return the schema of configurations with the fields of a Config. types: of further fields."""
+    named = fields_of(config)
+    types |= {name: _ANNOTATED[entry.type.removesuffix(" | None")] for name, entry in named.items()}
+    defaults = {entry.metadata["names"][0]: entry.metadata["missing"] for entry in named.values()}
+    return Schema((*kinds,), types, dict.fromkeys(types.keys() - named) | defaults, fixed, frozenset(ignored.split()))
+
+
+def values_of(config: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a Config by the fields of a configuration that are not None."""
+    named = {name: fields[name] for name in reversed(fields_of(config)) if fields.get(name) is not None}
+    return {fields_of(config)[name].name: value for name, value in named.items()}
+
+
 _FIX = "give the path of a config.json"
 
 
@@ -68,7 +119,7 @@ def content_of(source: Source) -> dict[str, Any]:
         return dict(source)
     if not isinstance(source, (str, os.PathLike)):
         kind = type(source)
-        name = f"{kind.__module__.rpartition('.')[2]}.Config" if kind.__name__ == "Config" else kind.__name__
+        name = f"{kind.__module__.rpartition('.')[2]}.Config" if issubclass(kind, BaseConfig) else kind.__name__
         raise ModelError(
             f"config: config must be a Config of this model, a dict or a path, got {name}",
             help="give a dict, or the path of a config.json",
@@ -162,7 +213,7 @@ def _text(value: Any) -> str:
     return f"{value!r:.80}"
 
 
-_ANNOTATED = {"int": int, "int | None": int, "float": float, "bool": bool, "str": str, "tuple[int, ...]": list}
+_ANNOTATED = {"int": int, "float": float, "bool": bool, "str": str, "tuple[int, ...]": list}
 
 
 def require_values(config: Any) -> None:
@@ -173,15 +224,15 @@ def require_values(config: Any) -> None:
     faults = []
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)
-        annotation = str(entry.type)
-        kind = _ANNOTATED.get(annotation if value is None else annotation.removesuffix(" | None"))
+        kind = _ANNOTATED.get(entry.type.removesuffix(" | None"))
         plain = [_to_python(v) for v in value] if isinstance(value, (list, tuple)) else _to_python(value)
-        if value is None and "None" in str(entry.type):
+        if value is None and "None" in entry.type:
             continue
         if kind is not None and not _fits(plain, kind):
             faults.append(f"{entry.name} is {_text(value)}, not {_DESCRIPTIONS[kind]}")
         elif kind is not None:
-            object.__setattr__(config, entry.name, tuple(plain) if isinstance(plain, list) else plain)
+            converted = tuple(plain) if isinstance(plain, list) else float(plain) if kind is float else plain
+            object.__setattr__(config, entry.name, converted)
     layers = getattr(config, "layers", 0)
     if type(layers) is int and layers > MAX_LAYERS:
         faults.append(f"layers is {layers}, but at most {MAX_LAYERS} are supported")

@@ -19,7 +19,7 @@ from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Schema, Source, WeightsSource, arrays_of, require
+from graphcore.models._config import BaseConfig, Source, WeightsSource, arrays_of, from_file, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -50,61 +50,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The values of Config by which a family differs from the others, by `model_type`."""
 
-_COMMON = {
-    "vocab_size": "vocabulary",
-    "hidden_size": "width",
-    "intermediate_size": "inner",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "max_position_embeddings": "positions",
-    "layer_norm_eps": "epsilon",
-    "hidden_act": "activation",
-}
-_FIELDS = _COMMON | {
-    "type_vocab_size": "types",
-    "relative_attention_num_buckets": "buckets",
-    "global_rope_theta": "theta",
-    "local_rope_theta": "local_theta",
-    "global_attn_every_n_layers": "every",
-    **dict.fromkeys(("local_attention", "attention_bias", "norm_bias", "mlp_bias"), "window"),
-}
-"""Fields of configurations, and the attribute of Config that has a value in the families with this field."""
-
-_ALIASES = dict(zip("dim hidden_dim n_layers n_heads".split(), list(_COMMON)[1:5], strict=True)) | {
-    **dict.fromkeys(("activation", "hidden_activation"), "hidden_act"),
-    "norm_eps": "layer_norm_eps",
-}
-"""Fields in configurations of DistilBERT and ModernBERT, and those of BERT."""
-
-SCHEMA = Schema(
-    tuple(FAMILIES),
-    {
-        **dict.fromkeys(_FIELDS, int),
-        **dict.fromkeys(("layer_norm_eps", "global_rope_theta", "local_rope_theta"), float),
-        **dict.fromkeys(("attention_bias", "norm_bias", "mlp_bias"), bool),
-        "hidden_act": str,
-    },
-    {**dict.fromkeys(_FIELDS), **dict.fromkeys(list(_COMMON)[:6], REQUIRED)},
-    {
-        "position_embedding_type": ("absolute",),
-        **dict.fromkeys(("is_decoder", "add_cross_attention", "is_encoder_decoder"), (False,)),
-    },
-    frozenset(
-        "attention_probs_dropout_prob classifier_activation classifier_bias classifier_dropout classifier_pooling "
-        "cls_token_id decoder_bias deterministic_flash_attn directionality dropout embedding_dropout "
-        "gradient_checkpointing head_dim hidden_dropout_prob initializer_cutoff_factor layer_types mlp_dropout "
-        "output_past pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
-        "qa_dropout reference_compile repad_logits_with_grad sep_token_id seq_classif_dropout sinusoidal_pos_embds "
-        "sparse_pred_ignore_index sparse_prediction tie_weights_ tie_word_embeddings".split()
-    ),
-)
-"""The fields of the configurations of all families."""
-
 _GELUS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """The configuration of an encoder. The defaults are all-MiniLM-L6-v2.
 
     Attributes:
@@ -128,24 +78,24 @@ class Config:
         every: Each layer whose number is a multiple of this is global.
     """
 
-    layers: int = 6
-    heads: int = 12
-    epsilon: float = 1e-12
-    vocabulary: int = 30522
-    width: int = 384
-    inner: int = 1536
-    positions: int = 512
+    layers: int = from_file("num_hidden_layers n_layers", 6)
+    heads: int = from_file("num_attention_heads n_heads", 12)
+    epsilon: float = from_file("layer_norm_eps norm_eps", 1e-12, None)
+    vocabulary: int = from_file("vocab_size", 30522)
+    width: int = from_file("hidden_size dim", 384)
+    inner: int = from_file("intermediate_size hidden_dim", 1536)
+    positions: int = from_file("max_position_embeddings", 512)
     first: int | None = None
-    types: int | None = 2
-    activation: str = "gelu"
+    types: int | None = from_file("type_vocab_size", 2, None)
+    activation: str = from_file("hidden_act activation hidden_activation", "gelu", None)
     biases: str = "anm"
     gated: bool = False
     pre_norm: bool = False
-    buckets: int | None = None
-    theta: float = 0.0
-    local_theta: float = 0.0
-    window: int | None = None
-    every: int = 1
+    buckets: int | None = from_file("relative_attention_num_buckets", None, None)
+    theta: float = from_file("global_rope_theta", 0.0, None)
+    local_theta: float = from_file("local_rope_theta", 0.0, None)
+    window: int | None = from_file("local_attention", None, None)
+    every: int = from_file("global_attn_every_n_layers", 1, None)
 
     def __post_init__(self) -> None:
         """Raise `ModelError` for invalid values."""
@@ -162,29 +112,48 @@ class Config:
         """The maximum number of tokens of a text."""
         return self.positions - (self.first or 0)
 
-    @staticmethod
-    def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields, or its path.
-
-        Args:
-            ignore: Unknown fields to ignore.
-
-        Raises:
-            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
-        """
-        content = _flat({_ALIASES.get(name, name): value for name, value in _config.content_of(source).items()})
+    @classmethod
+    def _values(cls, content: dict[str, Any], ignore: Collection[str]) -> dict[str, Any]:
+        content = _flat({_ALIASES.get(name, name): value for name, value in content.items()})
         values = dict(FAMILIES.get(str(content.get("model_type")), FAMILIES["bert"]))
-        supported = {n: default for n, default in SCHEMA.fields.items() if n in _COMMON or values.get(_FIELDS[n])}
-        read = _config.read(content, dataclasses.replace(SCHEMA, fields=supported), ignore)
-        fields = {name: value for name, value in read.items() if value is not None}
+        absent = {name for name, attribute in _OF_SOME_FAMILIES.items() if not values.get(attribute)}
+        supported = {name: default for name, default in SCHEMA.fields.items() if name not in absent}
+        fields = _config.read(content, dataclasses.replace(SCHEMA, fields=supported), ignore)
         if "biases" in values:
             values["biases"] += "".join(name[0] for name, value in fields.items() if value is True)
         if "first" in values and content.get("pad_token_id") is not None:
             padding = content["pad_token_id"]
             require(type(padding) is int and padding >= 0, f"pad_token_id is {padding!r:.80}, not 0 or above")
             values["first"] = padding + 1
-        values |= {_FIELDS[name]: value for name, value in fields.items() if type(value) is not bool}
-        return Config(**values | ({"window": fields["local_attention"] // 2} if "local_attention" in fields else {}))
+        window = {} if fields.get("local_attention") is None else {"window": fields["local_attention"] // 2}
+        return values | _config.values_of(cls, fields) | window
+
+
+_BIASES = ("attention_bias", "norm_bias", "mlp_bias")
+_OF_SOME_FAMILIES = {
+    "type_vocab_size": "types", "relative_attention_num_buckets": "buckets", "global_rope_theta": "theta",
+    "local_rope_theta": "local_theta", "global_attn_every_n_layers": "every",
+    **dict.fromkeys(("local_attention", *_BIASES), "window"),
+}  # fmt: skip
+"""Fields of some families, and the attribute of Config that has a value in these families."""
+
+_ALIASES = {alias: entry.metadata["names"][0] for alias, entry in _config.fields_of(Config).items()}
+SCHEMA = _config.schema_of(
+    Config,
+    FAMILIES,
+    {
+        "position_embedding_type": ("absolute",),
+        **dict.fromkeys(("is_decoder", "add_cross_attention", "is_encoder_decoder"), (False,)),
+    },
+    "attention_probs_dropout_prob classifier_activation classifier_bias classifier_dropout classifier_pooling "
+    "cls_token_id decoder_bias deterministic_flash_attn directionality dropout embedding_dropout "
+    "gradient_checkpointing head_dim hidden_dropout_prob initializer_cutoff_factor layer_types mlp_dropout "
+    "output_past pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
+    "qa_dropout reference_compile repad_logits_with_grad sep_token_id seq_classif_dropout sinusoidal_pos_embds "
+    "sparse_pred_ignore_index sparse_prediction tie_weights_ tie_word_embeddings",
+    **dict.fromkeys(_BIASES, bool),
+)
+"""The fields of the configurations of all families."""
 
 
 def _flat(content: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from graphcore.errors import ModelError
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Schema, Source, require
+from graphcore.models._config import REQUIRED, BaseConfig, Schema, from_file, require
 
 ACTIVATIONS = {"silu": "silu", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 """The activation of a Config, "silu" or the `approximate` argument of `ops.gelu`, by its name in configurations."""
@@ -49,7 +50,7 @@ LLAMA = Layout(permuted=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """The configuration of a decoder. The defaults are a small Llama with 2.5 million weights.
 
     Attributes:
@@ -91,20 +92,20 @@ class Config:
         dense_layers: The layers without experts.
     """
 
-    vocabulary: int = 1024
-    width: int = 256
-    inner: int = 688
-    layers: int = 4
-    heads: int = 8
-    kv_heads: int = 4
-    size: int = 32
-    positions: int = 2048
-    epsilon: float = 1e-5
-    theta: float = 10000.0
+    vocabulary: int = from_file("vocab_size", 1024)
+    width: int = from_file("hidden_size n_embd", 256)
+    inner: int = from_file("intermediate_size n_inner", 688)
+    layers: int = from_file("num_hidden_layers n_layer", 4)
+    heads: int = from_file("num_attention_heads n_head", 8)
+    kv_heads: int = from_file("num_key_value_heads", 4)
+    size: int = from_file("head_dim", 32)
+    positions: int = from_file("max_position_embeddings n_positions", 2048)
+    epsilon: float = from_file("rms_norm_eps layer_norm_epsilon layer_norm_eps", 1e-5)
+    theta: float = from_file("rope_theta rotary_emb_base", 10000.0)
     scaling: Mapping[str, Any] | None = None
-    tied: bool = True
+    tied: bool = from_file("tie_word_embeddings", True)
     biases: str = ""
-    mlp_biases: bool = False
+    mlp_biases: bool = from_file("mlp_bias", False)
     layout: Layout = LLAMA
     norm: str = "rms"
     activation: str = "silu"
@@ -116,16 +117,16 @@ class Config:
     learnt_positions: bool = False
     rotary: int | None = None
     windows: Sequence[int] | None = None
-    local_theta: float | None = None
-    softcap: float = 0.0
-    logit_softcap: float = 0.0
+    local_theta: float | None = from_file("rope_local_base_freq", None)
+    softcap: float = from_file("attn_logit_softcapping", 0.0)
+    logit_softcap: float = from_file("final_logit_softcapping", 0.0)
     scale: float | None = None
     embedding_scale: float = 1.0
-    experts: int | None = None
-    top_k: int = 2
-    expert_inner: int = 688
-    shared_inner: int | None = None
-    normalised: bool = True
+    experts: int | None = from_file("num_experts num_local_experts", None)
+    top_k: int = from_file("num_experts_per_tok", 2)
+    expert_inner: int = from_file("moe_intermediate_size", 688)
+    shared_inner: int | None = from_file("shared_expert_intermediate_size", None)
+    normalised: bool = from_file("norm_topk_prob", True)
     dense_layers: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -157,18 +158,8 @@ class Config:
         """The number of rotated features of a head."""
         return 0 if self.learnt_positions else self.rotary or self.size
 
-    @staticmethod
-    def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields, or its path.
-
-        Args:
-            ignore: Unknown fields to ignore.
-
-        Raises:
-            ModelError: With the names of all fields that are missing, unknown, or have unsupported values; or the
-                `model_type` is unknown.
-        """
-        content = _config.content_of(source)
+    @classmethod
+    def _values(cls, content: dict[str, Any], ignore: Collection[str]) -> dict[str, Any]:
         kind = content.get("model_type")
         family = FAMILIES.get(kind) if isinstance(kind, str) else None
         if family is None:
@@ -176,7 +167,7 @@ class Config:
         if content.get("sliding_window") == 0:  # as some files write that there is none
             content["sliding_window"] = None
         fields = _config.read({**family.defaults, **content}, family.schema, ignore)
-        return Config(**_values(fields, content, family, ignore))
+        return _values(fields, content, family, ignore)
 
 
 def unknown_type(caller: str, kind: object, supported: Collection[str]) -> ModelError:
@@ -190,38 +181,19 @@ def unknown_type(caller: str, kind: object, supported: Collection[str]) -> Model
 
 # Declarations
 
-_TYPES = {
+_TYPES: dict[str, type] = {
     **dict.fromkeys(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim "
-        "max_position_embeddings original_max_position_embeddings sliding_window sliding_window_pattern "
-        "max_window_layers query_pre_attn_scalar num_experts num_local_experts num_experts_per_tok "
-        "moe_intermediate_size shared_expert_intermediate_size decoder_sparse_step "
-        "n_positions n_embd n_layer n_head n_inner".split(),
+        "original_max_position_embeddings sliding_window sliding_window_pattern max_window_layers "
+        "query_pre_attn_scalar decoder_sparse_step".split(),
         int,
     ),
-    **dict.fromkeys(
-        "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base rope_local_base_freq "
-        "partial_rotary_factor rotary_pct attn_logit_softcapping final_logit_softcapping".split(),
-        float,
-    ),
-    **dict.fromkeys(
-        "attention_bias mlp_bias tie_word_embeddings use_sliding_window use_parallel_residual norm_topk_prob "
-        "qkv_bias".split(),
-        bool,
-    ),
+    **dict.fromkeys(("partial_rotary_factor", "rotary_pct"), float),
+    **dict.fromkeys("attention_bias use_sliding_window use_parallel_residual qkv_bias".split(), bool),
     **dict.fromkeys(("hidden_act", "activation_function"), str),
     **dict.fromkeys(("rope_scaling", "rope_parameters"), dict),
     "mlp_only_layers": tuple,
 }
-"""The types of the fields of all families."""
-
-_ALIASES = {
-    "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_inner":
-    "intermediate_size", "n_positions": "max_position_embeddings", "layer_norm_epsilon": "rms_norm_eps",
-    "layer_norm_eps": "rms_norm_eps", "activation_function": "hidden_act", "rotary_emb_base": "rope_theta",
-    "rotary_pct": "partial_rotary_factor", "num_local_experts": "num_experts",
-}  # fmt: skip
-"""Other names of fields."""
+"""The types of fields that are not attributes of a Config."""
 
 _BASIC = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads"
 _USUAL = (
@@ -259,12 +231,13 @@ def _family(
     ignored: str = "",
     **defaults: Any,
 ) -> Family:
-    fields = dict.fromkeys(required.split(), REQUIRED) | dict.fromkeys((optional + " " + also).split())
-    schema = Schema(
-        (kind,), _TYPES, fields, {"hidden_act": ("silu",)} if fixed is None else fixed,
-        frozenset({"layer_types", "transformers.js_config", "is_decoder", *ignored.split()}),
-    )  # fmt: skip
-    return Family(schema, defaults, blocks or {}, more)
+    fixed = {"hidden_act": ("silu",)} if fixed is None else fixed
+    schema = _config.schema_of(
+        Config, [kind], fixed, f"layer_types transformers.js_config is_decoder {ignored}", **_TYPES
+    )
+    fields = dict.fromkeys([*f"{required} {optional} {also}".split(), *defaults])
+    fields |= dict.fromkeys(required.split(), REQUIRED)
+    return Family(dataclasses.replace(schema, fields=fields), defaults, blocks or {}, more)
 
 
 def _layout(architecture: str, **names: str) -> Layout:
@@ -272,21 +245,15 @@ def _layout(architecture: str, **names: str) -> Layout:
 
 
 def _gemma(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "embedding_scale": math.sqrt(fields["hidden_size"]),
-        "scale": fields["query_pre_attn_scalar"] ** -0.5,
-        "softcap": fields.get("attn_logit_softcapping") or 0.0,
-        "logit_softcap": fields.get("final_logit_softcapping") or 0.0,
-    }
+    scale = (fields["query_pre_attn_scalar"] or 256) ** -0.5
+    return {"embedding_scale": math.sqrt(fields["hidden_size"]), "scale": scale}
 
 
 def _moe(fields: Mapping[str, Any]) -> dict[str, Any]:
     step, dense = fields.get("decoder_sparse_step") or 1, fields.get("mlp_only_layers") or []
     return {
-        "experts": fields["num_experts"],
         "top_k": fields["num_experts_per_tok"],
         "expert_inner": fields.get("moe_intermediate_size") or fields["intermediate_size"],
-        "shared_inner": fields.get("shared_expert_intermediate_size"),
         "normalised": fields.get("norm_topk_prob", True) is True,
         "dense_layers": frozenset(n for n in range(fields["num_hidden_layers"]) if (n + 1) % step or n in dense),
     }
@@ -331,10 +298,7 @@ _MOE_NAMES = {
     **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-_MOE_FIELDS = (
-    "num_experts num_local_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step "
-    "mlp_only_layers sliding_window use_sliding_window "
-)
+_MOE_FIELDS = "num_experts decoder_sparse_step mlp_only_layers"
 _MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise max_window_layers"
 _WINDOW = " sliding_window use_sliding_window max_window_layers"
 
@@ -364,7 +328,7 @@ FAMILIES = {
         "mistral", also=_WINDOW, num_key_value_heads=8, max_position_embeddings=131_072, sliding_window=4096
     ),
     "qwen2": _family(
-        "qwen2", {"biases": "qkv", "layout": _layout("qwen2")}, also=_WINDOW, max_position_embeddings=32_768,
+        "qwen2", {"biases": "qkv", "layout": _layout("qwen2")}, max_position_embeddings=32_768,
         fixed={"hidden_act": ("silu",), "use_mrope": (False,)}, max_window_layers=28, use_sliding_window=False,
         sliding_window=4096,
     ),
@@ -444,8 +408,7 @@ FAMILIES = {
     ),
     "qwen2_moe": _family(
         "qwen2_moe", {"biases": "qkv", "layout": _layout("qwen2moe", **_MOE_NAMES)}, _moe,
-        also=_MOE_FIELDS + "shared_expert_intermediate_size max_window_layers sliding_window_pattern",
-        fixed={"hidden_act": ("silu",), "qkv_bias": (True,)}, ignored=_MOE_IGNORED,
+        also=_MOE_FIELDS, fixed={"hidden_act": ("silu",), "qkv_bias": (True,)}, ignored=_MOE_IGNORED,
         max_position_embeddings=32_768, num_experts_per_tok=4, moe_intermediate_size=1408,
         num_local_experts=60, shared_expert_intermediate_size=5632, norm_topk_prob=False, max_window_layers=28,
         use_sliding_window=False, sliding_window=4096, sliding_window_pattern=2,
@@ -467,45 +430,32 @@ def _values(
     fields: dict[str, Any], content: Mapping[str, Any], family: Family, ignore: Collection[str]
 ) -> dict[str, Any]:
     """Return the values of a Config."""
-    for alias, name in _ALIASES.items():
-        fields[name] = fields.get(name) if fields.get(name) is not None else fields.get(alias)
-    heads, width, layers = (fields[n] for n in ("num_attention_heads", "hidden_size", "num_hidden_layers"))
-    has_size = fields.get("head_dim") is not None
-    require(has_size or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
-    size = fields["head_dim"] if has_size else width // heads
-    positions = fields["max_position_embeddings"] or 2048
+    values = {"tied": False, "positions": 2048, "epsilon": 1e-6} | _config.values_of(Config, fields)
+    width, heads, layers, positions = (values[name] for name in ("width", "heads", "layers", "positions"))
+    require("size" in values or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
+    size = values.setdefault("size", width // heads)
     rope = fields.get("rope_parameters")
     if isinstance(rope, Mapping) and "full_attention" in rope:  # for each kind of layers
         windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
         is_plain = isinstance(windowed, Mapping) and {*windowed} <= {"rope_theta", "rope_type"}
         require(is_plain, f"rope_parameters of layers with a window are {windowed!r:.200}, not a rope_theta")
-        fields |= {"rope_local_base_freq": dict(windowed or ()).get("rope_theta"), "rope_parameters": rope}
+        values["local_theta"], fields["rope_parameters"] = dict(windowed or ()).get("rope_theta"), rope
     partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
-    partial = fields.get("partial_rotary_factor") if partial is None else partial
+    for name in ("partial_rotary_factor", "rotary_pct"):
+        partial = fields.get(name) if partial is None else partial
     is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
     require(is_part, f"partial_rotary_factor is {partial!r:.80}, not a part of {size} features")
     rotary = None if partial in (None, 1) else int(size * partial)
+    fields["rope_theta"] = values.get("theta")
     theta, scaling = _rope(fields, positions, size if rotary is None else rotary)
-    values = {
-        "vocabulary": fields["vocab_size"],
-        "width": width,
-        "inner": fields["intermediate_size"] or 4 * width,
-        "layers": layers,
-        "heads": heads,
-        "kv_heads": fields.get("num_key_value_heads") or heads,
-        "size": size,
-        "positions": positions,
-        "epsilon": float(1e-6 if fields["rms_norm_eps"] is None else fields["rms_norm_eps"]),
-        "theta": theta,
-        "scaling": scaling,
-        "tied": bool(fields["tie_word_embeddings"]),
+    others = {
+        "inner": 4 * width,
+        "kv_heads": heads,
         "biases": "qkvo" if fields.get("attention_bias") else "",
-        "mlp_biases": bool(fields.get("mlp_bias")),
         "rotary": rotary,
         "windows": _windows(fields, content.get("layer_types"), layers, ignore),
-        "local_theta": fields.get("rope_local_base_freq"),
     }
-    return {**values, **family.blocks, **family.more(fields)}
+    return {**others, **values, "theta": theta, "scaling": scaling, **family.blocks, **family.more(fields)}
 
 
 def _windows(fields: Mapping[str, Any], kinds: Any, layers: int, ignore: Collection[str]) -> tuple[int, ...] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, ModelWeights, Schema, Source, WeightsSource, arrays_of, require
+from graphcore.models._config import BaseConfig, ModelWeights, Source, WeightsSource, arrays_of, from_file, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -18,30 +19,9 @@ EPSILON = 1e-5
 REDUCTION = 4
 """The factor by which a bottleneck reduces the channels."""
 
-SCHEMA = Schema(
-    ("resnet",),
-    {
-        **dict.fromkeys(("num_channels", "embedding_size"), int),
-        **dict.fromkeys(("hidden_sizes", "depths"), list),
-        "layer_type": str,
-        **dict.fromkeys(("downsample_in_first_stage", "downsample_in_bottleneck"), bool),
-    },
-    {
-        "num_channels": 3,
-        "embedding_size": REQUIRED,
-        "hidden_sizes": REQUIRED,
-        "depths": REQUIRED,
-        "layer_type": "bottleneck",
-        "downsample_in_first_stage": False,
-        "downsample_in_bottleneck": False,
-    },
-    {"hidden_act": ("relu",), "is_encoder_decoder": (False,)},
-    frozenset({"stage_names", "out_features", "out_indices"}),
-)
-
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """The configuration of a ResNet.
 
     Attributes:
@@ -55,13 +35,13 @@ class Config:
         classes: The number of classes.
     """
 
-    channels: int = 3
-    stem: int = 64
-    widths: tuple[int, ...] = (256, 512, 1024, 2048)
-    depths: tuple[int, ...] = (3, 4, 6, 3)
+    channels: int = from_file("num_channels", 3, 3)
+    stem: int = from_file("embedding_size", 64)
+    widths: tuple[int, ...] = from_file("hidden_sizes", (256, 512, 1024, 2048))
+    depths: tuple[int, ...] = from_file("depths", (3, 4, 6, 3))
     bottleneck: bool = True
-    halves_first: bool = False
-    halves_early: bool = False
+    halves_first: bool = from_file("downsample_in_first_stage", False, False)
+    halves_early: bool = from_file("downsample_in_bottleneck", False, False)
     classes: int = 1000
 
     def __post_init__(self) -> None:
@@ -75,30 +55,19 @@ class Config:
         narrow = [w for w in widths if w % REDUCTION and self.bottleneck]
         require(not narrow, f"widths (hidden_sizes) {narrow} of bottlenecks are not multiples of {REDUCTION}")
 
-    @staticmethod
-    def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields, or its path.
+    @classmethod
+    def _values(cls, content: dict[str, Any], ignore: Collection[str]) -> dict[str, Any]:
+        values = _config.values_of(cls, _config.read(content, SCHEMA, ignore))
+        is_basic = content.get("layer_type") == "basic"
+        return {**values, "bottleneck": not is_basic, "classes": _config.class_count(content)}
 
-        Args:
-            ignore: Unknown fields to ignore.
 
-        Raises:
-            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
-        """
-        content = _config.content_of(source)
-        fields = _config.read(content, SCHEMA, ignore)
-        kind = fields["layer_type"]
-        require(kind in ("bottleneck", "basic"), f"layer_type is {kind!r:.80}; supported is 'bottleneck' or 'basic'")
-        return Config(
-            channels=fields["num_channels"],
-            stem=fields["embedding_size"],
-            widths=fields["hidden_sizes"],
-            depths=fields["depths"],
-            bottleneck=kind == "bottleneck",
-            halves_first=fields["downsample_in_first_stage"],
-            halves_early=fields["downsample_in_bottleneck"],
-            classes=_config.class_count(content),
-        )
+SCHEMA = _config.schema_of(
+    Config,
+    ("resnet",),
+    {"hidden_act": ("relu",), "is_encoder_decoder": (False,), "layer_type": ("bottleneck", "basic")},
+    "stage_names out_features out_indices",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, ModelWeights, Schema, Source, WeightsSource, arrays_of, require
+from graphcore.models._config import BaseConfig, ModelWeights, Source, WeightsSource, arrays_of, from_file, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-_SIZES = (
-    "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size patch_size num_channels".split()
-)
-
-SCHEMA = Schema(
-    ("vit",),
-    {**dict.fromkeys(_SIZES, int), "layer_norm_eps": float, "qkv_bias": bool},
-    {**dict.fromkeys(_SIZES[:-1], REQUIRED), "num_channels": 3, "layer_norm_eps": 1e-12, "qkv_bias": True},
-    {"hidden_act": ("gelu",), "is_encoder_decoder": (False,)},
-    frozenset("hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_output_size pooler_act".split()),
-)
-
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(BaseConfig):
     """The configuration of a Vision Transformer.
 
     Attributes:
@@ -44,15 +33,15 @@ class Config:
         classes: The number of classes.
     """
 
-    width: int = 768
-    layers: int = 12
-    heads: int = 12
-    inner: int = 3072
-    image: int = 224
-    patch: int = 16
-    channels: int = 3
-    epsilon: float = 1e-12
-    biases: bool = True
+    width: int = from_file("hidden_size", 768)
+    layers: int = from_file("num_hidden_layers", 12)
+    heads: int = from_file("num_attention_heads", 12)
+    inner: int = from_file("intermediate_size", 3072)
+    image: int = from_file("image_size", 224)
+    patch: int = from_file("patch_size", 16)
+    channels: int = from_file("num_channels", 3, 3)
+    epsilon: float = from_file("layer_norm_eps", 1e-12, 1e-12)
+    biases: bool = from_file("qkv_bias", True, True)
     classes: int = 1000
 
     def __post_init__(self) -> None:
@@ -67,21 +56,18 @@ class Config:
             f"an image (image_size) of {self.image} is smaller than a patch (patch_size) of {self.patch}",
         )
 
-    @staticmethod
-    def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields, or its path.
+    @classmethod
+    def _values(cls, content: dict[str, Any], ignore: Collection[str]) -> dict[str, Any]:
+        values = _config.values_of(cls, _config.read(content, SCHEMA, ignore))
+        return {**values, "classes": _config.class_count(content)}
 
-        Args:
-            ignore: Unknown fields to ignore.
 
-        Raises:
-            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
-        """
-        content = _config.content_of(source)
-        fields = _config.read(content, SCHEMA, ignore)
-        width, layers, heads, inner, image, patch, channels = (fields[name] for name in _SIZES)
-        epsilon, classes = float(fields["layer_norm_eps"]), _config.class_count(content)
-        return Config(width, layers, heads, inner, image, patch, channels, epsilon, fields["qkv_bias"], classes)
+SCHEMA = _config.schema_of(
+    Config,
+    ("vit",),
+    {"hidden_act": ("gelu",), "is_encoder_decoder": (False,)},
+    "hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_output_size pooler_act",
+)
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:

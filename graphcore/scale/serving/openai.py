@@ -264,10 +264,9 @@ class _Texts:
             pieces = [*self._pieces(index)]
             text, logprobs = "".join(text for text, _ in pieces), [each for _, part in pieces for each in part]
             content, calls = _calls(text, self._tools) if self._tools else (text, [])
-            message = {"role": "assistant", "refusal": None, "content": content}
-            if calls:
-                message |= {"content": content or None, "tool_calls": calls}
+            answer: Fields = {"content": content or None, "tool_calls": calls} if calls else {"content": content}
             reason = "tool_calls" if calls else "length" if self._is_empty else result.finish_reason
+            message = {"role": "assistant", "refusal": None, **answer}
             fields = {"message": message} if self._is_chat else {"text": text}
             choices.append({"index": index, **fields, "logprobs": self._logprobs(logprobs), "finish_reason": reason})
         return as_json({**self._head(), "choices": choices, "usage": self._usage(results)})
@@ -312,7 +311,7 @@ class _Texts:
             name = self._decoder.tokenizer.decode([token], skip_special_tokens=False)
             return name, None if math.isnan(logprob) else logprob
 
-        def entry(name: str, logprob: float) -> Fields:
+        def entry(name: str, logprob: float | None) -> Fields:
             return {"token": name, "logprob": logprob, "bytes": [*name.encode()]}
 
         pairs = [pair(row.token, row.logprob) for row in logprobs]
@@ -403,8 +402,11 @@ class _CallReader:
     def read(self, piece: str) -> Iterator[Fields]:
         """Add a piece of the text."""
         self._text += piece
-        while self.is_open or (name := self._next_name()) is not None:
+        while True:
             if not self.is_open:
+                name = self._next_name()
+                if name is None:
+                    break
                 yield {"tool_calls": [{"index": self.count, **_call(name, "")}]}
                 self.count, self.is_open, self._sent = self.count + 1, True, 0
             try:
