@@ -27,7 +27,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__init__",
         "cli",
         "conformance scale",
-        "onnx_backend surgery_methods",
+        "onnx_backend",
         "graph_methods",
         "view",
         "models array_api",

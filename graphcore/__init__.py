@@ -90,7 +90,7 @@ _HOMES = {
         "promotion": "PromotionSystem common_dtype implicit_cast_type",
         "runtime": "Batcher Bound InferenceSession IsolatedModel IsolatedSession Model Quantization Tensor jit "
         "quantize register_provider tensor",
-        "surgery": "compose",
+        "surgery.copying": "compose",
         "types.dims": "Dim",
         "types.dtypes": "DType",
         "types.tensor_types": "OptionalType SequenceType Shape TensorType",
@@ -106,7 +106,7 @@ _PUBLIC_MODULES = ("array_api", "checkpoints", "errors", "models", "ops", "patte
 
 _MODULES = {
     **{name: name for name in _PUBLIC_MODULES},
-    **{name: name for name in ("arrays", "build", "graph_methods", "ir", "quantization", "support", "surgery_methods")},
+    **{name: name for name in ("arrays", "build", "graph_methods", "ir", "quantization", "support")},
     "patterns": "surgery.patterns",
     "types": "types",
 }

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.arrays.external_data import ExternalData
 from graphcore.build.declare import REGISTRY
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
@@ -25,7 +24,6 @@ from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform import pickling
 from graphcore.onnx.schemas import runtime_operators
-from graphcore.promotion import PromotionSystem
 from graphcore.promotion.rules import Scalar
 from graphcore.support.escaping import method_hint
 from graphcore.types.tensor_types import DimLike, Type
@@ -33,8 +31,6 @@ from graphcore.types.tensor_types import DimLike, Type
 if TYPE_CHECKING:
     import onnx
 
-    from graphcore.arrays.resource_limits import Limits
-    from graphcore.custom_ops.custom_op import CustomOp
     from graphcore.runtime.inspection.placement import Placement
     from graphcore.runtime.inspection.profiling import Profile
     from graphcore.runtime.quantizer.report import Report
@@ -149,56 +145,44 @@ def subgraph(
     return Subgraph(self, name, fn, types)
 
 
-def load(
-    source: str | os.PathLike[str] | bytes | onnx.ModelProto,
-    *,
+@method(Graph, "__call__")
+def call(
+    self: Graph,
+    *operands: Any,
     implicit_casts: bool = False,
-    promotion: str | PromotionSystem | None = None,
-    external_data: ExternalData = "plain",
-    external_data_root: str | os.PathLike[str] | None = None,
-    limits: Limits | None = None,
-    custom_ops: Iterable[str | CustomOp[..., Any]] = (),
-    defaults: bool | Iterable[str] = False,
-) -> Graph:
-    """Read an ONNX model as a Graph.
+    as_function: bool = False,
+    layer: str | None = None,
+    **named: Any,
+) -> Any:
+    """Call this graph: build its nodes in the graph of the operands, and return its outputs there.
 
-    Weights stay in the memory-mapped file. Operators are converted to the opset that graphs use; operators of other
-    domains are unchanged.
+    The weights are the same arrays, and a graph that is called twice has each weight once, as it has each buffer.
+    Functions, bodies and operators of other domains are copied. Nodes whose operands have other dims get new types.
+    Values keep their names, prefixed with that of the layer.
 
     Args:
-        source: A path, bytes or a ModelProto of opset 7 or newer.
-        implicit_casts: If True, operands of different dtypes are cast as the promotion system requires.
-        promotion: The promotion system, by default the one in the model's metadata, or "max".
-        external_data: "plain" reads external data only from plain files in the model's folder. "links" follows symbolic
-            links, as in the cache of Hugging Face's hub (docs/security.md).
-        external_data_root: The folder that links may lead to, by default the repository in that cache, else the model's
-            folder.
-        limits: Limits on the resources that the model may use, by default `gc.Limits()`.
-        custom_ops: Custom operators whose Python functions the model may call, as objects or by name; empty by default.
-        defaults: Names of initializers that become defaults of inputs; True for all that the file lists as inputs
-            (docs/howto/adapters.md). They are constants otherwise, except in files that graphcore wrote.
+        operands: A Symbol, array or number for each input that is not a buffer, by position or by name, or one mapping
+            of all. They must have the dtype, rank and static dims of the input; dims of the same name must be equal.
+        implicit_casts: If True, operands of another dtype are cast if the promotion system of the calling graph casts
+            both to that of the input.
+        as_function: If True, the nodes become a function of the model, called by one node. Otherwise they are inlined.
+        layer: The layer of the nodes, by default the name of this graph; "" for none.
+
+    Returns:
+        A Symbol, or for several outputs a tuple of Symbols that are also accessible by name: `result["scores"]`.
 
     Raises:
-        ModelError: The model is invalid.
-        UnsafePathError: External data is outside of the model's folder or of the root.
-        ResourceLimitError: The model exceeds a limit.
+        GraphError: The operands do not match the inputs.
+        DTypeError: An operand has another dtype.
+        ShapeError: An operand has another shape.
+
+    Example:
+        model = Graph.load("resnet.onnx")
+        y = ops.softmax(model(images))
     """
-    from graphcore.onnx.read.reader import load  # imports onnx
+    from graphcore.surgery.calling import call  # imports onnx
 
-    return load(
-        source,
-        implicit_casts=implicit_casts,
-        promotion=promotion,
-        external_data=external_data,
-        external_data_root=external_data_root,
-        limits=limits,
-        custom_ops=custom_ops,
-        defaults=defaults,
-    )
-
-
-load.__qualname__ = "Graph.load"
-setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
+    return call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
 
 
 @method(Graph)
@@ -320,28 +304,6 @@ def to_ir(
     exporting = _exporting()
     options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     return exporting.ir_model(self, options)
-
-
-def from_ir(model: Any, *, defaults: bool | Iterable[str] = False) -> Graph:
-    """Return the Graph of an `onnx_ir.Model`, which shares the arrays of its initializers. Needs the extra `ir`.
-
-    Do not change these arrays while the Graph lives. Those of attributes and bodies are copied.
-
-    Args:
-        model: The model. It is checked as a file is.
-        defaults: As in `Graph.load`.
-
-    Raises:
-        ModelError: The model is invalid, or onnx-ir is not installed.
-        ResourceLimitError: The model exceeds a limit.
-    """
-    from graphcore.onnx.read.ir_models import from_ir  # imports onnx
-
-    return from_ir(model, defaults=defaults)
-
-
-from_ir.__qualname__ = "Graph.from_ir"
-setattr(Graph, "from_ir", staticmethod(from_ir))  # noqa: B010 - as a static method
 
 
 @method(Graph)

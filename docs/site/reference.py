@@ -71,7 +71,8 @@ def _attached(name: Name) -> str:
     if not inspect.isclass(name.value):
         return ""
     methods, ops = [], []
-    for called, method in sorted(vars(name.value).items()):
+    for called in dir(name.value):  # which attaches them
+        method = vars(name.value).get(called)
         if called.startswith("_") or not inspect.isfunction(method) or method.__module__ == name.value.__module__:
             continue
         op = method.__name__.rstrip("_")

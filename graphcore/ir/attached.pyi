@@ -3,7 +3,10 @@
 Signatures and docstrings are those of the functions. tests/ir/test_graph_methods.py compares this list with them.
 """
 
-from graphcore import graph_methods, surgery_methods
+from graphcore import graph_methods
+from graphcore.onnx.read import ir_models, reader
+from graphcore.surgery import astype, interface, products, replacing, sizes
+from graphcore.surgery.diff import compare
 
 class GraphMethods:
     """The base class of Graph, only for type checkers."""
@@ -13,8 +16,8 @@ class GraphMethods:
     range = graph_methods.range
     op = graph_methods.op
     subgraph = graph_methods.subgraph
-    load = staticmethod(graph_methods.load)
-    from_ir = staticmethod(graph_methods.from_ir)
+    load = staticmethod(reader.load)
+    from_ir = staticmethod(ir_models.from_ir)
     verify = graph_methods.verify
     copy = graph_methods.copy
     optimize = graph_methods.optimize
@@ -26,17 +29,17 @@ class GraphMethods:
     view = graph_methods.view
     _repr_html_ = graph_methods._repr_html_
     _repr_svg_ = graph_methods._repr_svg_
-    __call__ = surgery_methods.call
-    extract = surgery_methods.extract
-    rename = surgery_methods.rename
-    with_dims = surgery_methods.with_dims
-    with_inputs = surgery_methods.with_inputs
-    with_outputs = surgery_methods.with_outputs
-    with_constants = surgery_methods.with_constants
-    with_weights = surgery_methods.with_weights
-    replace = surgery_methods.replace
-    replace_all = surgery_methods.replace_all
-    find_all = surgery_methods.find_all
-    fold_preprocessing = surgery_methods.fold_preprocessing
-    astype = surgery_methods.astype
-    diff = surgery_methods.diff
+    __call__ = graph_methods.call
+    extract = interface.extract
+    rename = interface.rename
+    with_dims = sizes.with_dims
+    with_inputs = interface.with_inputs
+    with_outputs = interface.with_outputs
+    with_constants = interface.with_constants
+    with_weights = interface.with_weights
+    replace = replacing.replace
+    replace_all = replacing.replace_all
+    find_all = replacing.find_all
+    fold_preprocessing = products.fold_preprocessing
+    astype = astype.astype
+    diff = compare.diff

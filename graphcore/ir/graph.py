@@ -19,7 +19,7 @@ from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.literals import default_array
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
-from graphcore.ir.state.attaching import Attached, Memory, attach
+from graphcore.ir.state.attaching import Attached, Memory, attach, attach_late
 from graphcore.ir.state.file_fields import FileFields
 from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, assignment_error
 from graphcore.ir.state.settings import without_minima
@@ -175,6 +175,14 @@ class Graph(GraphMethods, metaclass=Attached):
                     raise GraphError(f"strict: must be a bool, got {value!r}", help="graph.strict = True, or False")
                 self.memory.plans.clear()  # they may hold casts that are errors now
             _set(self, name, value)
+
+        def __getattr__(self, name: str) -> Any:
+            """Attach a method whose module is not imported yet."""
+            attach_late(name)
+            return object.__getattribute__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*dir(type(self)), *vars(self)]
 
     # Contents
 

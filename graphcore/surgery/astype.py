@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -10,6 +10,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, new_body, substituted
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
 from graphcore.ir.transform.walk import bodies, outside, parts
 from graphcore.surgery.copying import finish, replica
@@ -36,16 +37,42 @@ _TARGETS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
 _OWN = frozenset({"", FUNCTIONS, LIBRARY})
 
 
-def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: bool) -> Graph:
-    """Return a graph that computes in another dtype. See `Graph.astype`."""
-    target = _target(graph, _WHAT, dtype)
-    graph.verify()
-    dtypes = _sources(graph, source, target)
-    patterns = Keep(graph, keep, dtypes)
-    sources = Sources(dtypes, _may_convert_sequences(graph, patterns, keep_io))
-    change = DTypeChange(sources, patterns, CastArrays(target), keep_io)
-    types, buffers = _inputs(graph, change)
-    replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)
+@method(Graph)
+def astype(
+    self: Graph, dtype: object, *, source: object = None, keep: str | Iterable[str] = (), keep_io: bool = True
+) -> Graph:
+    """Return a new graph that computes in another float dtype.
+
+    Weights and constants are cast once; those of other dtypes are the same arrays. Operands that an operator accepts
+    only in float32 are not converted: sizes of Resize, scales of QuantizeLinear, classical models, operators of other
+    domains. Bodies and functions are converted, sequences are not. Finite weights beyond the range of `dtype` become
+    its largest finite value; a `LossyCastWarning` names them, and counts those that become 0.
+
+    Args:
+        dtype: "float16", "bfloat16", "float32" or "float64".
+        source: The dtypes to convert, by default float32, and for "float32" float16 and bfloat16.
+        keep: Shell patterns of operators ("Softmax"), layers ("encoder/*"), results, inputs and weights to keep in
+            their dtype, with casts around them. A pattern that matches nothing of the converted dtypes is a warning.
+        keep_io: If True, inputs and outputs keep their dtypes, with casts after and before them. Otherwise they are
+            converted, except results of nodes in `keep`. Buffers are always converted.
+
+    Raises:
+        DTypeError: The dtype is not supported.
+        GraphError: A pattern matches nothing.
+
+    Source: the float16 conversion of onnxconverter-common.
+
+    Example:
+        half = model.astype("float16", keep=["Softmax", "head/*"])
+    """
+    target = _target(self, _WHAT, dtype)
+    self.verify()
+    dtypes = _sources(self, source, target)
+    patterns = Keep(self, keep, dtypes)
+    sources = Sources(dtypes, _may_convert_sequences(self, patterns, bool(keep_io)))
+    change = DTypeChange(sources, patterns, CastArrays(target), bool(keep_io))
+    types, buffers = _inputs(self, change)
+    replay = replica(self, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)
     result = finish(replay)
     change.arrays.report()
     return result

@@ -13,6 +13,7 @@ from graphcore.ir.definitions import names_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.names import checked_name
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import reads
 from graphcore.support.source_lines import user_origin
@@ -21,25 +22,50 @@ from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 
-def with_outputs(graph: Graph, outputs: Values, named: Mapping[str, str | Symbol]) -> Graph:
-    """Return a graph with other outputs. See `Graph.with_outputs`."""
+@method(Graph)
+def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> Graph:
+    """Return a new graph with these outputs, in this order, without nodes that they do not need.
+
+    Args:
+        outputs: Names or Symbols of outputs and other values.
+        named: Names or Symbols of values by their new output names.
+
+    Raises:
+        GraphError: A value does not exist, or a name is in use.
+
+    Example:
+        model.with_outputs("logits", hidden="encoder/layer.11/add_7")
+    """
     what = "with_outputs"
-    ends = [*named_values(graph, what, outputs), *named_values(graph, what, named)]
+    ends = [*named_values(self, what, outputs), *named_values(self, what, named)]
     if not ends:
         raise GraphError("with_outputs: no outputs given", help="give at least one name")
-    return finish(replica(graph, what), ends)
+    return finish(replica(self, what), ends)
 
 
-def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str, Type | Buffer]) -> Graph:
-    """Return a graph with other inputs. See `Graph.with_inputs`."""
+@method(Graph)
+def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Graph:
+    """Return a new graph with these inputs, in this order. Buffers are kept.
+
+    Args:
+        inputs: Names or Symbols of inputs, and of weights, which become inputs. Other inputs are dropped.
+        more: Types of additional, unused inputs by name.
+
+    Raises:
+        GraphError: An output needs a dropped input. Bind it with `with_constants`, or cut the graph with `extract`.
+
+    Example:
+        model.with_inputs("mask", "ids")
+        model.with_inputs("x", "decoder.weight")
+    """
     what = "with_inputs"
     wanted = [*inputs]
     for each in wanted:
         if isinstance(each, str):
-            refuse_folded(graph, what, each)
-    chosen = named_values(graph, what, wanted)
+            refuse_folded(self, what, each)
+    chosen = named_values(self, what, wanted)
     for name, symbol in chosen:
-        refuse_folded(graph, what, symbol.name)
+        refuse_folded(self, what, symbol.name)
         is_weight = isinstance(symbol.producer, Constant)
         if not is_weight and not is_input(symbol):
             raise GraphError(
@@ -49,19 +75,19 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
             )
         if sum(symbol is s for _, s in chosen) > 1:
             raise GraphError(f"{what}: input {name!r} is given twice", help="give it once")
-    ends = [s for _, s in graph.named_outputs]
-    missing = [s for s in missing_inputs(graph, [s for _, s in chosen], ends) if s.given_name not in graph.buffers]
+    ends = [s for _, s in self.named_outputs]
+    missing = [s for s in missing_inputs(self, [s for _, s in chosen], ends) if s.given_name not in self.buffers]
     if missing:
         names = ", ".join(repr(s.name) for s in missing)
         raise GraphError(
             f"{what}: cannot drop {names}, because the outputs depend on {'it' if len(missing) == 1 else 'them'}",
-            operands={f"read by {reader}": s for reader, s in readers_of(graph, missing).items()},
+            operands={f"read by {reader}": s for reader, s in readers_of(self, missing).items()},
             help=f"bind it: graph.with_constants({{{missing[0].name!r}: value}}), or drop the outputs that need it",
         )
     buffer_inputs = [
-        s for s in graph.input_symbols if s.given_name in graph.buffers and not any(s is c for _, c in chosen)
+        s for s in self.input_symbols if s.given_name in self.buffers and not any(s is c for _, c in chosen)
     ]
-    replay = replica(graph, what, inputs=[*(s for _, s in chosen), *buffer_inputs])
+    replay = replica(self, what, inputs=[*(s for _, s in chosen), *buffer_inputs])
     for name, spec in more.items():
         type_ = spec.type if isinstance(spec, Buffer) else spec
         new_input = replay.new.build.input(type_, replay.new.names.claim(name, "input"), user_origin())
@@ -80,19 +106,36 @@ def refuse_folded(graph: Graph, what: str, name: str) -> None:
         )
 
 
-def with_constants(graph: Graph, values: Mapping[str, Any]) -> Graph:
-    """Return a graph with constants in place of inputs. See `Graph.with_constants`."""
+@method(Graph)
+def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named: Any) -> Graph:
+    """Return a new graph with constants instead of some inputs.
+
+    Named dims get the sizes of the arrays, also in the other inputs.
+
+    Args:
+        values: Arrays or numbers by the names of inputs, of the same shapes. They are converted to the dtype of the
+            input if it can represent them.
+        named: Additional values by keyword.
+
+    Raises:
+        GraphError: A name does not exist.
+        DTypeError: The dtype of the input cannot represent a value.
+        ShapeError: A value has another shape.
+
+    Example:
+        model.with_constants(sampling_rate=16000)
+    """
     what = "with_constants"
     bound: list[tuple[Symbol, np.ndarray[Any, Any]]] = []
-    for name, value in values.items():
-        symbol = next((s for s in graph.input_symbols if s.name == name), None)
+    for name, value in {**(values or {}), **named}.items():
+        symbol = next((s for s in self.input_symbols if s.name == name), None)
         if symbol is None:
-            names = ", ".join(repr(s.name) for s in graph.input_symbols) or "none"
+            names = ", ".join(repr(s.name) for s in self.input_symbols) or "none"
             raise GraphError(f"{what}: no input is called {name!r}", help=f"the inputs: {names}")
         bound.append((symbol, fitting(what, name, symbol, value)))
-    rest = [s for s in graph.input_symbols if not any(s is b for b, _ in bound)]
+    rest = [s for s in self.input_symbols if not any(s is b for b, _ in bound)]
     types = {s.id: _in_dims(s.type, _dims_of(bound)) for s in rest}
-    replay = replica(graph, what, inputs=rest, types=types)
+    replay = replica(self, what, inputs=rest, types=types)
     for symbol, array in bound:
         type_ = tensor_type(symbol.dtype, Shape(array.shape))
         constant = replay.new.build.symbol(type_, Constant(array, False, user_origin()))
@@ -100,16 +143,30 @@ def with_constants(graph: Graph, values: Mapping[str, Any]) -> Graph:
     return finish(replay)
 
 
-def with_weights(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
-    """Return a graph with other arrays for weights. See `Graph.with_weights`."""
+@method(Graph)
+def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
+    """Return a new graph with other arrays for some weights, by reference.
+
+    Args:
+        weights: Arrays by name, of the dtype of the weight or of one whose values it can represent. For another shape,
+            the types of consumers are inferred again.
+
+    Raises:
+        GraphError: There is no weight of that name.
+        DTypeError: The dtype of the weight cannot represent a value.
+        ShapeError: A consumer does not support the new shape.
+
+    Example:
+        model.with_weights({"head.weight": fine_tuned})
+    """
     what = "with_weights"
-    weights = {name: s for name, s in graph.names.taken.items() if isinstance(s.producer, Constant)}
-    replay = replica(graph, what)
-    for name, value in arrays.items():
-        refuse_folded(graph, what, name)
-        symbol = weights.get(name)
+    own = {name: s for name, s in self.names.taken.items() if isinstance(s.producer, Constant)}
+    replay = replica(self, what)
+    for name, value in weights.items():
+        refuse_folded(self, what, name)
+        symbol = own.get(name)
         if symbol is None:
-            names = ", ".join(map(repr, [*weights][:8])) or "none"
+            names = ", ".join(map(repr, [*own][:8])) or "none"
             raise GraphError(f"{what}: no weight is called {name!r}", help=f"the weights: {names}")
         array = fitting(what, name, symbol, value, any_shape=True)
         type_ = tensor_type(symbol.dtype, Shape(array.shape))
@@ -170,21 +227,40 @@ Values: TypeAlias = "Value | Iterable[Value] | Mapping[str, Value]"
 """One or several values, or values by new name."""
 
 
-def extract(graph: Graph, inputs: Values | None, outputs: Values) -> Graph:
-    """Return the part of a graph that computes outputs from inputs. See `Graph.extract`."""
+@method(Graph)
+def extract(self: Graph, inputs: Any = None, outputs: Any = ()) -> Graph:
+    """Return a new graph of the part that computes some values from others.
+
+    Names, source lines, layers and types are kept. Weights are the same arrays; unused ones are dropped. Buffers that
+    are needed are kept.
+
+    Args:
+        inputs: The inputs of the part: names or Symbols of inputs, weights or results of nodes, or a mapping of them by
+            new names. By default the inputs of the graph that are needed.
+        outputs: The outputs of the part, in the same form.
+
+    Raises:
+        GraphError: A value does not exist, or an output needs an input that is not in `inputs`.
+
+    Source: `onnx.utils.extract_model`.
+
+    Example:
+        backbone = model.extract(["images"], ["features"])
+        head = model.extract({"features": "features"}, model.outputs)
+    """
     what = "extract"
-    ends = named_values(graph, what, outputs)
+    ends = named_values(self, what, outputs)
     if not ends:
         raise GraphError("extract: no outputs given", help="name the outputs of the part: outputs=['features']")
-    starts = None if inputs is None else named_values(graph, what, inputs)
+    starts = None if inputs is None else named_values(self, what, inputs)
     start_symbols = [] if starts is None else [s for _, s in starts]
     for name, symbol in starts or ():
         if sum(symbol is s for s in start_symbols) > 1:
             raise GraphError(f"extract: input {name!r} is given twice", operands={"value": symbol}, help="give it once")
-    missing = missing_inputs(graph, start_symbols, [s for _, s in ends])
-    added = [s for s in missing if starts is None or s.given_name in graph.buffers]
+    missing = missing_inputs(self, start_symbols, [s for _, s in ends])
+    added = [s for s in missing if starts is None or s.given_name in self.buffers]
     if len(added) < len(missing):
-        readers = readers_of(graph, [s for s in missing if s not in added])
+        readers = readers_of(self, [s for s in missing if s not in added])
         names = ", ".join(repr(s.name) for s in missing if not any(s is k for k in added))
         raise GraphError(
             f"extract: the outputs also depend on {names}",
@@ -192,7 +268,7 @@ def extract(graph: Graph, inputs: Values | None, outputs: Values) -> Graph:
             help=f"add to the inputs: {names}; or cut at later values",
         )
     others = {s.name: name for name, s in starts or () if s.name != name}
-    replay = replica(graph, what, inputs=[*start_symbols, *added], names=others)
+    replay = replica(self, what, inputs=[*start_symbols, *added], names=others)
     return finish(replay, ends)
 
 
@@ -245,17 +321,31 @@ def readers_of(graph: Graph, symbols: list[Symbol]) -> dict[str, Symbol]:
 # New names for the values and the dims of a graph.
 
 
+@method(Graph)
 def rename(
-    graph: Graph,
-    names: Mapping[str, str],
-    values: Mapping[str, str],
-    dims: Mapping[str, str],
+    self: Graph,
+    names: Mapping[str, str] | None = None,
+    *,
+    values: Mapping[str, str] | None = None,
+    dims: Mapping[str, str] | None = None,
 ) -> Graph:
-    """Return a graph with renamed values and dims. See `Graph.rename`."""
-    dim_names = set(names_of(dict.fromkeys(s.type for s in graph.symbols)))
-    values, dims = dict(values), dict(dims)
-    for old, new in names.items():
-        is_value = _is_value(graph, old)
+    """Return a new graph with other names. Names may be swapped.
+
+    Args:
+        names: New names by old names, of inputs, outputs, weights, other values and dims.
+        values: New names of values, for names that are also names of dims.
+        dims: New names of dims, for names that are also names of values.
+
+    Raises:
+        GraphError: A name does not exist or is taken, or two dims would get the same name.
+
+    Example:
+        model.rename({"input.1": "image", "unk__0": "batch"})
+    """
+    dim_names = set(names_of(dict.fromkeys(s.type for s in self.symbols)))
+    values, dims = dict(values or {}), dict(dims or {})
+    for old, new in (names or {}).items():
+        is_value = _is_value(self, old)
         if is_value and old in dim_names:
             raise GraphError(
                 f"rename: {old!r} is both a value and a dim",
@@ -263,12 +353,12 @@ def rename(
             )
         (dims if old in dim_names else values)[old] = new
     _check_dims(dim_names, dims)
-    _check_values(graph, values)
-    labels = {name or s.name for name, s in graph.named_outputs}
-    replay = replica(graph, "rename", names=values, dims={old: Dim(new) for old, new in dims.items()})
-    renamed = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(graph)])
+    _check_values(self, values)
+    labels = {name or s.name for name, s in self.named_outputs}
+    replay = replica(self, "rename", names=values, dims={old: Dim(new) for old, new in dims.items()})
+    renamed = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(self)])
     for old, new in values.items():
-        symbol = None if old in labels else replay.of(value_of(graph, "rename", old))
+        symbol = None if old in labels else replay.of(value_of(self, "rename", old))
         if symbol is not None and symbol.name != new:
             renamed.names.rename(symbol, new)
     return renamed

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array, reads
@@ -25,13 +26,30 @@ from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 _WHAT = "fold_preprocessing"
 
 
-def fold_preprocessing(graph: Graph) -> Graph:
-    """Return a graph whose first products include the affine steps before them. See `Graph.fold_preprocessing`."""
-    graph.verify()
-    readers = _readers(graph)
+@method(Graph)
+def fold_preprocessing(self: Graph) -> Graph:
+    """Return a new graph with affine preprocessing folded into the first products.
+
+    The products are Conv, ConvTranspose, MatMul and Gemm. BatchNormalization, and Add, Sub, Mul, Div, Neg by constants
+    with one value, or one per channel, are folded into their weights and bias. So are Gather, Slice, and Split with
+    Concat that reorder channels (RGB and BGR). Cast, Transpose, Reshape and Resize in between are kept. Only values
+    whose consumers are all float32 and float64 products are folded. A shift before a convolution with zero padding
+    remains as one Add, since the padding is not shifted.
+
+    Weights are read immediately; changed weights are new arrays, others are the same. Results are equal up to the
+    rounding of the dtype, not bit for bit.
+
+    Raises:
+        GraphError: Nothing can be folded; the message gives the reason.
+
+    Example:
+        small = gc.compose(preprocess, model).fold_preprocessing()
+    """
+    self.verify()
+    readers = _readers(self)
     folds: list[Fold] = []
     unfolded: list[tuple[Node, str]] = []
-    for node in _first_products(graph):
+    for node in _first_products(self):
         try:
             folds.append(fold_into(node, readers))
         except Unfoldable as error:
@@ -43,7 +61,7 @@ def fold_preprocessing(graph: Graph) -> Graph:
             help="run graph.optimize() first, which folds constants; products in bodies and functions are skipped",
         )
     policy = _Folding(folds)
-    replay = replica(graph, _WHAT, policy=policy)
+    replay = replica(self, _WHAT, policy=policy)
     for fold in folds:
         for node, position, array in fold.constants():
             policy.constants[id(node), position] = _constant(replay, node, position, array, readers)

@@ -16,6 +16,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import Definition, definition_of
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Captured, Match, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Results, prune
 from graphcore.ir.transform.walk import bodies, parts
@@ -27,15 +28,37 @@ from graphcore.surgery.result_types import describe_node
 from graphcore.types.tensor_types import TensorType
 
 
-def replace(graph: Graph, what: Any, fn: Callable[..., Any]) -> Graph:
-    """Return a new graph in which a value or a node is replaced. See `Graph.replace`."""
-    graph.verify()
+@method(Graph)
+def replace(self: Graph, what: str | Symbol | Node, fn: Callable[..., Any]) -> Graph:
+    """Return a new graph in which a value or a node is replaced. This graph does not change.
+
+    Types may change: consumers are built again with the same checks. Outputs keep their names.
+
+    Args:
+        what: A value, by its name or as a Symbol, or a Node (`graph["y"].producer`), also in bodies and functions. A
+            captured Symbol is replaced only in its body.
+        fn: For a value, `fn(value)` replaces it in all consumers, outputs, bodies and stores to buffers; the value
+            itself remains as far as `fn` uses it. For a node, `fn(*operands)` returns the replacements of its results,
+            as one value or a tuple. Omitted operands are None, and keyword-only parameters are attributes of the node.
+            Nodes that only it used are dropped. `fn` builds on Symbols of the new graph, where `value.graph["name"]` is
+            an earlier value, and returns Symbols, arrays or numbers.
+
+    Raises:
+        GraphError: The value does not exist, or no output depends on it.
+        DTypeError: A consumer does not support the new dtype.
+        ShapeError: A consumer does not support the new shape.
+
+    Example:
+        half = graph.replace("hidden", lambda h: h.cast("float16"))
+        smooth = graph.replace(graph["y"].producer, lambda x: ops.gelu(x))
+    """
+    self.verify()
     _check_function("replace", fn)
-    target = target_of(graph, what)
+    target = target_of(self, what)
     if isinstance(target, Node):
-        change = _ReplaceEdit(f"replace of {describe_node(target)}", graph, fn, node=target)
+        change = _ReplaceEdit(f"replace of {describe_node(target)}", self, fn, node=target)
     else:
-        change = _ReplaceEdit(f"replace of {target.name!r}", graph, fn, value=target)
+        change = _ReplaceEdit(f"replace of {target.name!r}", self, fn, value=target)
     result = change.run()
     if not change.is_done:
         raise GraphError(
@@ -46,30 +69,72 @@ def replace(graph: Graph, what: Any, fn: Callable[..., Any]) -> Graph:
     return result
 
 
+@method(Graph)
 def replace_all(
-    graph: Graph,
+    self: Graph,
     pattern: str | Callable[..., Any],
     fn: Callable[..., Any],
-    where: Callable[[Match], bool] | None,
-    missing_ok: bool,
+    *,
+    where: Callable[[Match], bool] | None = None,
+    missing_ok: bool = False,
 ) -> Graph:
-    """Return a new graph in which all matches of a pattern are replaced. See `Graph.replace_all`."""
-    graph.verify()
+    """Return a new graph in which all matches of a pattern are replaced. This graph does not change.
+
+    Matches are searched once, from the outputs backwards, also in bodies and functions. Nodes of a match are not part
+    of another match, unless something else uses them: then they remain. Types and names: see `replace`.
+
+    Args:
+        pattern: An operator, "Relu" or "com.microsoft::Gelu"; a function of Symbols, one per parameter, that returns
+            the Symbol to match, written with ops or `gc.patterns.op`; or a `gc.patterns.Pattern` with conditions.
+        fn: For an operator, takes its operands and returns all results. For a function, takes the values of its
+            parameters, by name if all names are the same, else by position, then the other values that the pattern
+            returns. Keyword-only parameters are attributes of the last node.
+        where: Returns True for each match, a `gc.patterns.Match` of this graph, to replace.
+        missing_ok: If True, return an equal graph if nothing matches.
+
+    Raises:
+        GraphError: Nothing matches, or the pattern cannot be traced. Other errors: see `replace`.
+
+    Source: function-based rewriting of ONNX Script.
+
+    Example:
+        graph.replace_all("Relu", lambda x: ops.abs(x))
+        graph.replace_all("LeakyRelu", lambda x, *, alpha: ops.where(x > 0, x, x * alpha))
+        graph.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+    """
+    self.verify()
     label = pattern if isinstance(pattern, str) else "a pattern"
     what = f"replace_all of {label}"
     _check_function(what, fn)
-    change = _ReplaceEdit(what, graph, fn, find=_filter_matches(finder(what, graph, pattern), where))
+    change = _ReplaceEdit(what, self, fn, find=_filter_matches(finder(what, self, pattern), where))
     if not change.matches and not missing_ok:
-        raise GraphError(f"{what}: nothing in graph {graph.name!r} matches", help=_no_match_help(graph, pattern, where))
+        raise GraphError(f"{what}: nothing in graph {self.name!r} matches", help=_no_match_help(self, pattern, where))
     return change.run()
 
 
-def find_all(graph: Graph, pattern: str | Callable[..., Any], where: Callable[[Match], bool] | None) -> list[Match]:
-    """Return the matches that `replace_all` would replace. See `Graph.find_all`."""
-    graph.verify()
+@method(Graph)
+def find_all(
+    self: Graph, pattern: str | Callable[..., Any], *, where: Callable[[Match], bool] | None = None
+) -> list[Match]:
+    """Return the matches of a pattern, which `replace_all` would replace.
+
+    Args:
+        pattern: The pattern, see `replace_all`.
+        where: A condition for matches, see `replace_all`.
+
+    Returns:
+        Matches with the last `node`, all `nodes`, the `result`, and the Symbol of each parameter, `match["x"]`.
+
+    Raises:
+        GraphError: The pattern cannot be traced.
+
+    Example:
+        print(len(graph.find_all(lambda x: x * ops.sigmoid(x))))
+    """
+    self.verify()
     what = f"find_all of {pattern if isinstance(pattern, str) else 'a pattern'}"
-    change = _ReplaceEdit(what, graph, lambda *_: None, find=_filter_matches(finder(what, graph, pattern), where))
-    return [change.matches[id(node)] for part in parts(graph) for node in part.nodes if id(node) in change.matches]
+    change = _ReplaceEdit(what, self, lambda *_: None, find=_filter_matches(finder(what, self, pattern), where))
+    return [change.matches[id(node)] for part in parts(self) for node in part.nodes if id(node) in change.matches]
 
 
 def _check_function(what: str, fn: object) -> None:

@@ -10,6 +10,7 @@ from graphcore import ops
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
@@ -26,15 +27,31 @@ from graphcore.types.tensor_types import DimLike, Shape, TensorType, Type, tenso
 _WHAT = "with_dims"
 
 
-def with_dims(graph: Graph, shapes: Mapping[str, Sequence[DimLike]], dims: Mapping[str, DimLike]) -> Graph:
-    """Return a graph whose inputs have other dims. See `Graph.with_dims`."""
-    inputs = {s.name: s for s in graph.input_symbols}
+@method(Graph)
+def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None, **dims: DimLike) -> Graph:
+    """Return a new graph whose inputs have other dims. All types are inferred again.
+
+    Sizes that become names are also replaced inside of the graph: in a Reshape, Expand or Concat with the old number.
+
+    Args:
+        shapes: Dims by the names of inputs, one per axis: ints, names, or "?" for any size.
+        dims: New dims by the names of dims in the inputs: `batch=4`, `seq="length"`.
+
+    Raises:
+        ShapeError: The meaning of a number in a node is ambiguous, or a node does not support the new size.
+        GraphError: A name does not exist.
+
+    Example:
+        model.with_dims(batch=1)                                  # from names to sizes
+        model.with_dims({"image": ["batch", 3, 224, 224]})        # from sizes to names
+    """
+    shapes, inputs = shapes or {}, {s.name: s for s in self.input_symbols}
     names = _substitutions(inputs, shapes, dims)
     types: dict[int, Type] = {}
     for label, dims_of_input in shapes.items():
         symbol = inputs[label]
         types[symbol.id] = tensor_type(symbol.dtype, Shape([_dim(d) for d in dims_of_input]), symbol.ambiguous)
-    return finish(replica(graph, _WHAT, types=types, dims=names, policy=_SizeFixes()))
+    return finish(replica(self, _WHAT, types=types, dims=names, policy=_SizeFixes()))
 
 
 def _dim(value: DimLike) -> Dim:

@@ -7,8 +7,13 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphcore import Graph, Symbol, TensorType, graph_methods, surgery_methods
+from graphcore import Graph, Symbol, TensorType, graph_methods
 from graphcore.ir import graph, symbol
+from graphcore.onnx.read import ir_models, reader
+from graphcore.surgery import astype, interface, products, replacing, sizes
+from graphcore.surgery.diff import compare
+
+MODULES = (graph_methods, ir_models, reader, astype, interface, products, replacing, sizes, compare)
 
 
 def _stubs() -> Iterator[ast.FunctionDef]:
@@ -24,17 +29,16 @@ def _stubs() -> Iterator[ast.FunctionDef]:
 
 
 def _named() -> dict[str, str]:
-    """Return the members of the base class of Graph for type checkers: the functions of the two modules by the names of
-    the methods."""
+    """Return the members of the base class of Graph for type checkers: functions by the names of the methods."""
     page = Path(graph.__file__).with_name("attached.pyi").read_text(encoding="utf-8")
     (base,) = (each for each in ast.parse(page).body if isinstance(each, ast.ClassDef))
     return {ast.unparse(n.targets[0]): ast.unparse(n.value) for n in base.body if isinstance(n, ast.Assign)}
 
 
 def _functions() -> dict[str, ast.FunctionDef]:
-    """Return the functions of graph_methods by the names that they are attached under."""
+    """Return the functions that are attached, by the names that they are attached under."""
     results = {}
-    for module in (graph_methods, surgery_methods):
+    for module in MODULES:
         for each in ast.parse(inspect.getsource(module)).body:
             if isinstance(each, ast.FunctionDef) and each.name in vars(module):
                 results[getattr(module, each.name).__qualname__] = each
@@ -52,7 +56,7 @@ def _signature(function: ast.FunctionDef) -> str:
 def test_base_of_graph_for_checkers_names_the_functions_that_are_attached() -> None:
     attached = {name.removeprefix("Graph.") for name in _functions() if name.startswith("Graph.")}
     assert attached == set(_named())
-    spaces = {"graph_methods": graph_methods, "surgery_methods": surgery_methods, "staticmethod": staticmethod}
+    spaces = {module.__name__.rpartition(".")[2]: module for module in MODULES} | {"staticmethod": staticmethod}
     for name, function in _named().items():
         assert inspect.unwrap(eval(function, spaces)) is inspect.unwrap(vars(Graph)[name]), name
 

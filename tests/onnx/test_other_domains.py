@@ -16,7 +16,8 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import ExportError, GraphError, ModelError
-from graphcore.onnx.read.reader import load
+from graphcore.onnx.proto.opened import Opened
+from graphcore.onnx.read.reader import read as read_opened
 from graphcore.onnx.schemas.other_domains import BLOCKED, RULES
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import MICROSOFT, recorded
@@ -158,7 +159,7 @@ def _through_file(graph: Graph, folder: Path) -> gc.Model:
 def test_axis_of_expand_dims_is_where_a_constant_says(axis: int | None, shape: str) -> None:
     # Not run: onnxruntime 1.27.0 ends the process on it.
     value = np.array([0], np.int32) if axis is None else np.array(axis, np.int32)
-    graph = load(model_of("ExpandDims", [noise(2, 3), value], [["n", 3], None]))
+    graph = Graph.load(model_of("ExpandDims", [noise(2, 3), value], [["n", 3], None]))
     assert str(graph.outputs[0].type) == f"float32{shape}"
 
 
@@ -179,10 +180,10 @@ def test_rules_give_what_onnxruntime_infers(monkeypatch: pytest.MonkeyPatch) -> 
         if (MICROSOFT, name) not in RULES:
             continue
         model = model_of(name, arrays, dims, **attributes)
-        by_rule = load(model, runtime=lambda: None).outputs[0].type
+        by_rule = read_opened(Opened(model, None), runtime=lambda: None).outputs[0].type
         with monkeypatch.context() as patch:
             patch.delitem(RULES, (MICROSOFT, name))
-            requested = load(model).outputs[0].type
+            requested = Graph.load(model).outputs[0].type
         if name == "CDist":  # onnxruntime does not infer it
             assert str(requested) == "float32[...]"
         else:
@@ -209,7 +210,7 @@ def test_dynamic_quantize_lstm_is_typed_without_value_info(tmp_path: Path) -> No
     )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
-    read = load(model, runtime=lambda: None)
+    read = read_opened(Opened(model, None), runtime=lambda: None)
     assert str(read.outputs[0].type) == "float32[t, 2, 4]"
     read.export(tmp_path / "again.onnx")
     assert {v.name for v in onnx.load(tmp_path / "again.onnx").graph.value_info} == {"s", "h"}

@@ -16,7 +16,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.onnx.read.reader import load
+from graphcore.onnx.proto.opened import Opened
+from graphcore.onnx.read.reader import read as read_opened
 from graphcore.onnx.schemas.catalogue import entry
 from graphcore.onnx.schemas.schemas import MICROSOFT, Parameter, element, recorded
 from graphcore.ops import microsoft
@@ -217,7 +218,8 @@ def test_operators_are_typed_without_a_runtime() -> None:
     node = helper.make_node("ScaledSiLU", ["x"], ["z"], domain=MICROSOFT)
     graph = helper.make_graph([node], "g", inputs[:1], [onnx.ValueInfoProto(name="z")])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-    read = load(helper.make_model(graph, opset_imports=opsets, ir_version=8), runtime=lambda: None)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    read = read_opened(Opened(model, None), runtime=lambda: None)
     assert str(read.outputs[0].type) == "float32[...]"
 
 

@@ -67,7 +67,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
         "runtime.lowering",
         "runtime.session",
         "surgery",
-        "surgery_methods",
+        "surgery.replacing",
     ],
 )
 def test_graph_has_its_methods_whichever_module_is_imported_first(module: str) -> None:

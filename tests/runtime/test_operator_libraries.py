@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import Graph, TensorType
 from graphcore.errors import GraphError, ModelError
-from graphcore.onnx.read.reader import load
+from graphcore.onnx.proto.opened import Opened
+from graphcore.onnx.read import reader
 from graphcore.runtime.ort.operators import InstalledOperators
 
 extensions = pytest.importorskip("onnxruntime_extensions")
@@ -40,7 +41,8 @@ def words(*texts: str) -> np.ndarray[Any, Any]:
 def test_model_with_operators_of_a_library_is_typed_and_runs(tmp_path: Path) -> None:
     library = extensions.get_library_path()
     onnx.save(model_of(), tmp_path / "text.onnx")
-    read = load(tmp_path / "text.onnx", runtime=lambda: InstalledOperators([library]))
+    opened = Opened(tmp_path / "text.onnx", None)
+    read = reader.read(opened, runtime=lambda: InstalledOperators([library]))
     assert [s.dtype for s in read.outputs] == [gc.DType.string, gc.DType.int64]
     session = gc.InferenceSession(custom_op_libraries=[library, Path(library)])
     for source in (tmp_path / "text.onnx", model_of(), read):

@@ -1,7 +1,8 @@
 """Lazy attachment of the operators of Symbol and of the Graph methods that packages above this one implement.
 
-These packages are imported before the first graph is created, or when an unknown attribute of the class is read. A
-process that only runs a model imports none of them.
+Most of these packages are imported before the first graph is created, or when an unknown attribute of the class is
+read; those that import onnx, which is slow, when one of their methods is used. A process that only runs a model imports
+none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,22 @@ if TYPE_CHECKING:
     from graphcore.types.dtypes import DType
 
 
-_PARTS = ("ops.families", "graph_methods", "surgery_methods", "build.functions")
+_PARTS = ("ops.families", "graph_methods", "build.functions")
+_LATE = {
+    name: module
+    for module, names in {
+        "onnx.read.ir_models": "from_ir",
+        "onnx.read.reader": "load",
+        "surgery.astype": "astype",
+        "surgery.diff": "diff",
+        "surgery.interface": "extract rename with_constants with_inputs with_outputs with_weights",
+        "surgery.products": "fold_preprocessing",
+        "surgery.replacing": "find_all replace replace_all",
+        "surgery.sizes": "with_dims",
+    }.items()
+    for name in names.split()
+}
+"""The modules of the methods of Graph that are attached on first use."""
 _done: list[bool] = []
 
 
@@ -32,6 +48,12 @@ def attach() -> None:
         _done.append(True)
 
 
+def attach_late(*names: str) -> None:
+    """Import the modules that attach these methods of Graph; other names have none."""
+    for module in {_LATE[name] for name in names if name in _LATE}:
+        import_module(f"graphcore.{module}")
+
+
 class Attached(type):
     """The metaclass of Graph."""
 
@@ -39,13 +61,14 @@ class Attached(type):
 
         def __getattr__(cls, name: str) -> Any:
             """Attach the methods, and return the attribute."""
-            if not _done and not name.startswith("__"):
+            if not name.startswith("__"):
                 attach()
-                return getattr(cls, name)
-            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+                attach_late(name)
+            return type.__getattribute__(cls, name)
 
     def __dir__(cls) -> list[str]:
         attach()
+        attach_late(*_LATE)
         return [*super().__dir__()]
 
 
@@ -121,13 +144,13 @@ class Memory(Generic[Symbol]):
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
-    """Attach a function to a class as a method, by default under its own name."""
+def method(owner: type, name: str = "", *, is_static: bool = False) -> Callable[[_Function], _Function]:
+    """Attach a function to a class as a method or static method, by default under its own name."""
 
     def attach(function: _Function) -> _Function:
         function.__name__ = name or function.__name__
         function.__qualname__ = f"{owner.__name__}.{function.__name__}"
-        setattr(owner, function.__name__, function)
+        setattr(owner, function.__name__, staticmethod(function) if is_static else function)
         return function
 
     return attach

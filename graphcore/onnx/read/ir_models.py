@@ -7,6 +7,7 @@ from typing import Any
 
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.onnx.ir_package import onnx_ir
 from graphcore.onnx.proto.opened import Opened
 from graphcore.onnx.proto.value_protos import LARGE, Large, raw
@@ -14,8 +15,20 @@ from graphcore.onnx.read.reader import read
 from graphcore.types.dtypes import DType
 
 
-def from_ir(model: object, *, defaults: bool | Iterable[str] = False) -> Graph:
-    """Return the graph of an `onnx_ir.Model`; see `Graph.from_ir`."""
+@method(Graph, is_static=True)
+def from_ir(model: Any, *, defaults: bool | Iterable[str] = False) -> Graph:
+    """Return the Graph of an `onnx_ir.Model`, which shares the arrays of its initializers. Needs the extra `ir`.
+
+    Do not change these arrays while the Graph lives. Those of attributes and bodies are copied.
+
+    Args:
+        model: The model. It is checked as a file is.
+        defaults: As in `Graph.load`.
+
+    Raises:
+        ModelError: The model is invalid, or onnx-ir is not installed.
+        ResourceLimitError: The model exceeds a limit.
+    """
     ir = onnx_ir("from_ir")
     if not isinstance(model, ir.Model):
         raise ModelError(f"from_ir: it must be an onnx_ir.Model, got {type(model).__name__}", help="ir.load(path)")

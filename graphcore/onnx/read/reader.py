@@ -20,6 +20,7 @@ from graphcore.custom_ops.custom_op import CustomOp
 from graphcore.custom_ops.declaration import callable_labels
 from graphcore.errors import GraphcoreError, ResourceLimitError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.proto import buffer_notes
@@ -41,8 +42,9 @@ from graphcore.types.dtypes import has_storage_axis
 _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET, notes.WRITER, notes.LEGAL)
 
 
+@method(Graph, is_static=True)
 def load(
-    source: object,
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
     implicit_casts: bool = False,
     promotion: str | PromotionSystem | None = None,
@@ -51,16 +53,36 @@ def load(
     limits: Limits | None = None,
     custom_ops: Iterable[str | CustomOp[..., Any]] = (),
     defaults: bool | Iterable[str] = False,
-    runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
-    """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
+    """Read an ONNX model as a Graph.
+
+    Weights stay in the memory-mapped file. Operators are converted to the opset that graphs use; operators of other
+    domains are unchanged.
+
+    Args:
+        source: A path, bytes or a ModelProto of opset 7 or newer.
+        implicit_casts: If True, operands of different dtypes are cast as the promotion system requires.
+        promotion: The promotion system, by default the one in the model's metadata, or "max".
+        external_data: "plain" reads external data only from plain files in the model's folder. "links" follows symbolic
+            links, as in the cache of Hugging Face's hub (docs/security.md).
+        external_data_root: The folder that links may lead to, by default the repository in that cache, else the model's
+            folder.
+        limits: Limits on the resources that the model may use, by default `gc.Limits()`.
+        custom_ops: Custom operators whose Python functions the model may call, as objects or by name; empty by default.
+        defaults: Names of initializers that become defaults of inputs; True for all that the file lists as inputs
+            (docs/howto/adapters.md). They are constants otherwise, except in files that graphcore wrote.
+
+    Raises:
+        ModelError: The model is invalid.
+        UnsafePathError: External data is outside of the model's folder or of the root.
+        ResourceLimitError: The model exceeds a limit.
+    """
     labels = callable_labels(custom_ops)
     opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
     graph = read(
         opened,
         implicit_casts=implicit_casts,
         promotion=promotion,
-        runtime=runtime,
         custom_ops=labels,
         defaults=defaults,
         keeps_fields=True,

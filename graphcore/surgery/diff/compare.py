@@ -12,6 +12,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import stored
 from graphcore.ir.definitions import Definition, definition_of, names_of, substituted
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
 from graphcore.surgery.diff.alignment import Alignment
 from graphcore.surgery.diff.records import (
@@ -33,14 +34,30 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, known_type
 
 
-def diff(old: Graph, new: object) -> Diff:
-    """Return the differences between two graphs. See `Graph.diff`."""
-    if not isinstance(new, Graph):
+@method(Graph)
+def diff(self: Graph, other: Graph) -> Any:
+    """Return the differences between this graph and another one; printed as lines with "-", "+" and "~".
+
+    Nodes are matched by the names of their results, then by their operands and consumers, so that order, numbers and
+    generated names do not matter. Weights are compared by value. A renamed dim, or one with a size, is reported once.
+    Bodies and functions are compared; source lines and layers are not.
+
+    Returns:
+        A `Diff`, which is False if nothing differs, with tuples of frozen records: `inputs`, `outputs`, `dims`,
+        `nodes`, `types` of inner values, `weights` and `metadata`. `as_dict()` is for JSON.
+
+    Raises:
+        GraphError: `other` is not a Graph.
+
+    Example:
+        print(model.diff(Graph.load("quantised.onnx")))
+    """
+    if not isinstance(other, Graph):
         raise GraphError(
-            f"diff: the other graph must be a Graph, got {type(new).__name__}",
+            f"diff: the other graph must be a Graph, got {type(other).__name__}",
             help="load the file first: Graph.load(path)",
         )
-    return _Comparison().run(old, new)
+    return _Comparison().run(self, other)
 
 
 class _Comparison:
