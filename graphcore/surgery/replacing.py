@@ -156,7 +156,7 @@ def _filter_matches(find: Finder, where: Callable[[Match], bool] | None) -> Find
 def _no_match_help(graph: Graph, pattern: str | Callable[..., Any], where: object) -> str:
     """Return the help text for a pattern that matches nothing."""
     last = "pass missing_ok=True if that is intended"
-    if where is not None and (matches := find_all(graph, pattern, None)):
+    if where is not None and (matches := find_all(graph, pattern)):
         return f"where= rejects all {len(matches)} matches; {last}"
     nodes = [node for part in parts(graph) for node in part.nodes]
     present = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes)

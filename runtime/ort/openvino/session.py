@@ -117,7 +117,7 @@ def planned(
     narrow = narrowest(graph) if precision == "fast" else None
     source, hint = graph, "f32"
     if narrow is not None and can_widen(graph):
-        source = astype(graph, DType.float32, HALVES, (), keep_io=True)
+        source = astype(graph, DType.float32, source=HALVES)
         hint = "f16" if narrow is DType.float16 else "bf16"
     unsupported = not_taken(source, halves=hint != "f32")
     if unsupported is not None:
