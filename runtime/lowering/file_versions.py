@@ -257,7 +257,7 @@ def at_versions(graph: Graph, present: set[tuple[str, str]], opsets: Mapping[str
     present: its operators. Returns the same graph if all nodes have that form. Raises `GraphError` for a node that has
     no form there.
     """
-    if not any(_changes(*operator, opsets) for operator in present):
+    if not any(v.version > opsets.get(domain, 1) for name, domain in present for v in versions(name, domain)):
         return graph
     definitions_there: dict[Definition, Definition] = {}
     for definition in definitions(graph):
@@ -265,11 +265,6 @@ def at_versions(graph: Graph, present: set[tuple[str, str]], opsets: Mapping[str
             definition, body=Rewrite(definition.body, _WriteVersions(opsets, definitions_there)).run()
         )
     return Rewrite(graph, _WriteVersions(opsets, definitions_there)).run()
-
-
-def _changes(op_type: str, domain: str, opsets: Mapping[str, int]) -> bool:
-    """Return True if an operator changed after the version."""
-    return any(version.version > opsets.get(domain, 1) for version in versions(op_type, domain))
 
 
 class _WriteVersions(Policy[Rewrite]):

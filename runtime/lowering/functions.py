@@ -24,7 +24,7 @@ from graphcore.runtime.lowering.targets.releases import Runtime, default, table_
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type
 
 
 def inlined(graph: Graph) -> Graph:
@@ -35,13 +35,9 @@ def inlined(graph: Graph) -> Graph:
 def lower_bodies(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """Return the graph with calls of lowered bodies under unique names; None if they cannot stay functions."""
     called = definitions(graph)
+    tests = (complex_numbers.needed, integers.needed, small_floats.needed, sequences.has_unsupported)
     for summary in map(Summary, (graph, *(definition.body for definition in called))):
-        if (
-            complex_numbers.needed(summary)
-            or integers.needed(summary)
-            or small_floats.needed(summary)
-            or sequences.has_unsupported(summary)
-        ):
+        if any(test(summary) for test in tests):
             return None
     lowered: dict[Definition, Definition] = {}
     for definition, name in called.items():
@@ -200,15 +196,7 @@ _WITH_STATISTICS = frozenset({"SkipLayerNormalization", "SkipSimplifiedLayerNorm
 
 
 def _wide(type_: Type | None) -> Type | None:
-    is_narrow = isinstance(type_, TensorType) and type_.dtype in _NARROW
-    return tensor_type(DType.float32, type_.shape) if is_narrow and isinstance(type_, TensorType) else type_
-
-
-def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
-    """Drop the omitted operands at the end."""
-    while inputs and inputs[-1] is None:
-        inputs = inputs[:-1]
-    return inputs
+    return type_.cast(DType.float32) if isinstance(type_, TensorType) and type_.dtype in _NARROW else type_
 
 
 def needed(summary: Summary, target: TargetName, runtime: Runtime) -> bool:
@@ -262,7 +250,8 @@ class _CustomOpPolicy(Policy[Rewrite]):
                 if op.kernel is None:
                     raise
                 return None  # attributes that the declaration does not have, from Graph.op
-            inputs = trimmed(inputs)
+            while inputs and inputs[-1] is None:  # omitted
+                inputs = inputs[:-1]
         types = [s.type for s in node.outputs]
         return rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, domain)
 
@@ -271,15 +260,11 @@ class _CustomOpPolicy(Policy[Rewrite]):
     ) -> list[Symbol] | None:
         """Compute a node on narrow floats by the float32 kernel and round once; None if that is not correct either."""
         types = [_wide(None if s is None else s.type) for s in inputs]
-        narrow = any(s is not None and s.type is not t for s, t in zip(inputs, types, strict=True))
+        pairs = list(zip(inputs, types, strict=True))
+        narrow = any(s is not None and s.type is not t for s, t in pairs)
         if op.kernel is None or not narrow or not _has_kernel(op, node, self._target, types, self._runtime):
             return None
-        operands = tuple(
-            [
-                None if s is None else graph.build.cast(s, DType.float32) if s.type is not t else s
-                for s, t in zip(inputs, types, strict=True)
-            ]
-        )
+        operands = tuple([s if s is None or s.type is t else graph.build.cast(s, DType.float32) for s, t in pairs])
         results = [t for s in node.outputs if (t := _wide(s.type)) is not None]
         wide_results = graph.build.emit_many(node.op_type, operands, results, node.attributes, node.domain)
         return [

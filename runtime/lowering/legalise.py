@@ -6,10 +6,10 @@ in another dtype and cast back, or decompose it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
@@ -75,9 +75,11 @@ class Legaliser(Policy[Rewrite]):
             if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
                 # A fed value may have more bits than the dtype.
                 self.rewrite.bind(symbol, self.casts.round_tf32(self.rewrite.of(symbol)))
-        if self._stored:
-            for symbol, value in restore_inputs(self.builder, self._old.input_symbols, self._stored):
-                self.rewrite.bind(symbol, value)
+        for symbol, new in zip(self._old.input_symbols, self.graph.input_symbols, strict=True) if self._stored else ():
+            if isinstance(new.type, TensorType) and new.type.dtype in self._stored:
+                dtype = new.type.dtype
+                change(new, type=new.type.cast(self._stored[dtype]))
+                self.rewrite.bind(symbol, self.builder.cast(new, dtype))
         return self.rewrite.run()
 
     def retype(self, type_: Type) -> Type:
@@ -158,10 +160,20 @@ class Legaliser(Policy[Rewrite]):
         return self.casts.cast(value, source.dtype, target)
 
     def _control_flow(self, node: Node, inputs: tuple[Symbol | None, ...], types: list[Type]) -> tuple[Symbol, ...]:
-        stored = stored_as(node, self.rules)
+        b, stored = self.builder, stored_as(node, self.rules)
         old_attributes = node.attributes.items()
         attributes = {k: self.body(self.rewrite, v, stored) if isinstance(v, Graph) else v for k, v in old_attributes}
-        return build_control_flow(self.builder, OpCall(node.op_type, inputs, types, attributes), stored)
+        operands = tuple([None if s is None else to_transport(b, s, stored) for s in inputs])
+        transported = [t.cast(stored[t.dtype]) if isinstance(t, TensorType) and t.dtype in stored else t for t in types]
+        call = OpCall(node.op_type, operands, transported, attributes)
+        if needs_rewrite(self.rules, call):
+            results = _build_scan(b, call) if call.op == "Scan" else _build_loop(b, call)
+        else:
+            results = b.emit_many(call.op, operands, transported, attributes)
+        return tuple(
+            b.cast(m, t.dtype) if isinstance(t, TensorType) and m.type is not t else m
+            for m, t in zip(results, types, strict=True)
+        )
 
 
 # Whether a graph is legal already, from its summary: then lowering returns it unchanged.
@@ -179,8 +191,10 @@ def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -
     dtypes = summary.dtypes
     if any(dtype.storage is not dtype or dtype in small_floats.stored(rules) for dtype in dtypes):
         return False
-    if any(stored_as(node, rules) or _needs_rewrite(node, rules) for node in summary.nodes(CONTROL)):
-        return False
+    for node in summary.nodes(CONTROL):
+        call = OpCall(node.op_type, node.inputs, [s.type for s in node.outputs], dict(node.attributes))
+        if stored_as(node, rules) or needs_rewrite(rules, call):
+            return False
     if not all(computes(node, rules) for node in summary.nodes({"Attention"})):
         return False
     if rules.decomposes and any(map(_has_other_scale, summary.nodes({"DequantizeLinear"}))):
@@ -196,11 +210,6 @@ def _has_other_scale(node: Node) -> bool:
     """Return True if a DequantizeLinear returns another dtype than its scale's, for which there is no kernel."""
     scale = node.inputs[1]
     return scale is not None and scale.type.dtype is not node.outputs[0].type.dtype
-
-
-def _needs_rewrite(node: Node, rules: Legality) -> bool:
-    inputs = [None if s is None else s.type for s in node.inputs]
-    return needs_rewrite(rules, node.op_type, node.attributes, inputs, [s.type for s in node.outputs])
 
 
 def _is_legal_by_kind(graph: Graph, rules: Legality, *, keeps_halves: bool) -> bool:
@@ -273,51 +282,21 @@ def stored_as(node: Node, rules: Legality) -> dict[DType, DType]:
     return transport
 
 
-def build_control_flow(b: Builder, call: OpCall, dtypes: Mapping[DType, DType]) -> tuple[Symbol, ...]:
-    """Build a call whose bodies are legal already. dtypes: transport dtypes of its values, from `stored_as`."""
-    inputs = tuple([None if s is None else to_transport(b, s, dtypes) for s in call.inputs])
-    result_types = call.types
-    types = [
-        b.retyped(t, dtypes[t.dtype]) if isinstance(t, TensorType) and t.dtype in dtypes else t for t in call.types
-    ]
-    call = OpCall(call.op, inputs, types, call.attributes)
-    if needs_rewrite(b.rules, call.op, call.attributes, [None if s is None else s.type for s in inputs], types):
-        results = _build_scan(b, call) if call.op == "Scan" else _build_loop(b, call)
-    else:
-        results = b.emit_many(call.op, inputs, types, call.attributes)
-    return tuple(
-        b.cast(m, t.dtype) if isinstance(t, TensorType) and m.type is not t else m
-        for m, t in zip(results, result_types, strict=True)
-    )
-
-
-def needs_rewrite(
-    rules: Legality, op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Type | None], outputs: Sequence[Type]
-) -> bool:
-    """Return True if a kernel may crash on these types.
+def needs_rewrite(rules: Legality, call: OpCall) -> bool:
+    """Return True if a kernel may crash on the types of a call.
 
     That of Scan moves axes itself, and divides by the number of elements per slice. That of Loop reads the first trip
     count and the first condition without checking that they have an element.
     """
-    if op_type == "Loop" and rules.decomposes and rules.has_trap("Loop without a number of turns"):
-        return not all(t is None or _is_one(t) for t in inputs[:2])
-    if op_type != "Scan" or not rules.decomposes or not rules.has_trap("Scan along other axes without elements"):
+    if call.op == "Loop" and rules.decomposes and rules.has_trap("Loop without a number of turns"):
+        return not all(s is None or _is_one(s.type) for s in call.inputs[:2])
+    if call.op != "Scan" or not rules.decomposes or not rules.has_trap("Scan along other axes without elements"):
         return False
-    states = len(inputs) - int(attributes["num_scan_inputs"])
-    inputs_along = zip(attributes.get("scan_input_axes") or (), inputs[states:], strict=False)
-    outputs_along = zip(attributes.get("scan_output_axes") or (), outputs[states:], strict=False)
+    states = len(call.inputs) - int(call.attributes["num_scan_inputs"])
+    scanned = [None if s is None else s.type for s in call.inputs[states:]]
+    inputs_along = zip(call.attributes.get("scan_input_axes") or (), scanned, strict=False)
+    outputs_along = zip(call.attributes.get("scan_output_axes") or (), call.types[states:], strict=False)
     return any(axis and type_ is not None and _may_be_empty(type_) for axis, type_ in (*inputs_along, *outputs_along))
-
-
-def restore_inputs(
-    b: Builder, inputs: Sequence[Symbol], dtypes: Mapping[DType, DType]
-) -> Iterator[tuple[Symbol, Symbol]]:
-    """Retype the inputs of a body to their transport dtypes; yield each old input with its value in the old dtype."""
-    for symbol, new in zip(inputs, b.graph.input_symbols, strict=True):
-        if isinstance(new.type, TensorType) and new.type.dtype in dtypes:
-            dtype = new.type.dtype
-            change(new, type=b.retyped(new.type, dtypes[dtype]))
-            yield symbol, b.cast(new, dtype)
 
 
 def to_transport(b: Builder, value: Symbol, dtypes: Mapping[DType, DType]) -> Symbol:

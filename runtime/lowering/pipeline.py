@@ -154,12 +154,6 @@ def _has_slow_weights(summary: Summary, lowering: LoweringRun) -> bool:
     return lowering.optimize == "all" and rules.target.is_host and rules.decomposes and not rules.runtime.saturates()
 
 
-def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
-    if not lowering.rules.target.packs_weights:
-        return None
-    return _if_changed(row_switch.switched(summary.graph, lowering.newest.runtime), summary)
-
-
 def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
     graph, source = summary.graph, present(lowering.source)
     small = small_floats.stored(lowering.rules)
@@ -277,8 +271,12 @@ FINISHING: tuple[Pass, ...] = (
     Pass(
         "switch by rows", 'optimize="all", a session, and a graph quantised for it',
         "products of 4 bits for few rows, of bytes for many",
-        lambda summary, lowering: lowering.optimize == "all" and row_switch.is_wanted(summary.graph, summary.operators),
-        _switch_by_rows,
+        lambda summary, lowering: (
+            lowering.optimize == "all"
+            and lowering.rules.target.packs_weights
+            and row_switch.is_wanted(summary.graph, summary.operators)
+        ),
+        lambda summary, lowering: _if_changed(row_switch.switched(summary.graph, lowering.newest.runtime), summary),
     ),
 )  # fmt: skip
 """Passes from a legal graph to a legal graph."""

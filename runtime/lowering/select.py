@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
@@ -79,8 +77,9 @@ class Selector:
                     return results if isinstance(results, tuple) else (results,)
             elif b.keeps_halves and keeps_half(rules, op_type, dtype, _first_type(call), types[0]):
                 return b.emit_many(op_type, tuple(inputs), types, attributes)
-            if b.fast and dtype in NARROW and op_type in KEEPS_VALUES and _is_wider(b, inputs):
-                return compute_in(b, DType.float32, call)
+            if b.fast and dtype in NARROW and op_type in KEEPS_VALUES:
+                if any(s is not None and (s.id, DType.float32) in b.casts.loose for s in inputs):
+                    return compute_in(b, DType.float32, call)
         if rules.allows(op_type, dtype) or op_type == "Cast" or (op_type == "BitCast" and rules.views_bits):
             return b.emit_many(op_type, tuple(inputs), types, attributes)
         return self._without_kernel(b, call, dtype)
@@ -159,10 +158,6 @@ class Selector:
 def _first_type(call: OpCall) -> Type | None:
     first = call.inputs[0] if call.inputs else None
     return None if first is None else first.type
-
-
-def _is_wider(b: Builder, inputs: Sequence[Symbol | None]) -> bool:
-    return any(s is not None and (s.id, DType.float32) in b.casts.loose for s in inputs)
 
 
 def _unsupported(b: Builder, call: OpCall, dtype: DType) -> GraphError:

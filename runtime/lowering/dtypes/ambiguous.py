@@ -52,12 +52,6 @@ class _NarrowPolicy(Policy[Rewrite]):
         return (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),)
 
 
-def _narrows(node: Node) -> bool:
-    if node.op_type != "Cast" or node.domain:
-        return False
-    return _is_narrowed(present(node.inputs[0]).type, node.outputs[0].type)
-
-
 def _is_narrowed(operand: Type | None, result: Type) -> bool:
     if not isinstance(operand, TensorType) or not operand.ambiguous or not operand.dtype.is_integer:
         return False
@@ -78,7 +72,8 @@ def _find_narrower(graph: Graph) -> dict[int, DType]:
                 readers[number].add(_ELSEWHERE)
     narrow: dict[int, DType] = {}
     for node in graph.nodes:
-        if _narrows(node):
+        is_cast = node.op_type == "Cast" and not node.domain
+        if is_cast and _is_narrowed(present(node.inputs[0]).type, node.outputs[0].type):
             narrow.update(_expression(node, readers))
     return narrow
 

@@ -24,9 +24,9 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.ir.transform.walk import bodies, constant_array
+from graphcore.ir.transform.walk import bodies, constant_array, reads
 from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
@@ -61,7 +61,8 @@ def switched(graph: Graph, runtime: Runtime) -> Graph:
         return graph
     chosen = _chosen(graph)
     region = _region(graph, chosen)
-    if not chosen or any(bodies(node) or not _are_tensors(node) for node in region.values()):
+    values = [s for node in region.values() for s in (*node.inputs, *node.outputs) if s is not None]
+    if not values or any(map(bodies, region.values())) or not all(isinstance(s.type, TensorType) for s in values):
         return graph
     return _Switch(graph, chosen, region, rows, 63 if runtime.saturates() else 127).run()
 
@@ -125,10 +126,6 @@ def _region(graph: Graph, chosen: dict[int, Node]) -> dict[int, Node]:
     return dict(reversed(region.items()))
 
 
-def _are_tensors(node: Node) -> bool:
-    return all(isinstance(s.type, TensorType) for s in (*node.inputs, *node.outputs) if s is not None)
-
-
 # The new graph
 
 
@@ -141,8 +138,7 @@ class _Switch(Rewrite):
         super().__init__(graph, Policy())
         self._chosen, self._region, self._least, self._max_number = chosen, region, rows, max_number
         inside = {id(s) for node in region.values() for s in node.outputs}
-        read = {id(s) for node in graph.nodes if id(node) not in region for s in node.inputs if s is not None}
-        read |= {id(s) for node in graph.nodes for inner in bodies(node) for s in _captured(inner)}
+        read = {id(s) for node in graph.nodes if id(node) not in region for s in reads(node)}
         read |= {id(s) for s in (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()))}
         self._results = [s for node in region.values() for s in node.outputs if id(s) in read & inside]
 
@@ -153,8 +149,7 @@ class _Switch(Rewrite):
         for node in self.old.nodes:
             if id(node) in self._region:
                 continue
-            is_late = any(s is not None and id(s.producer) in late for s in node.inputs)
-            is_late |= any(id(s.producer) in late for inner in bodies(node) for s in _captured(inner))
+            is_late = any(id(s.producer) in late for s in reads(node))
             late.update([id(node)] if is_late else [])
             (last if is_late else first).append(node)
         for node in first:
@@ -198,11 +193,6 @@ class _Switch(Rewrite):
                     branch.node(node)
             inner.build.outputs([(None, branch.of(s)) for s in self._results])
         return inner
-
-
-def _captured(inner: Graph) -> list[Symbol]:
-    """Return the values of the outer graph that a body reads."""
-    return [s.producer.symbol for s in inner.symbols if isinstance(s.producer, Captured)]
 
 
 def _without_flaws(nodes: Iterable[Node], chosen: dict[int, Node]) -> dict[int, Symbol]:

@@ -189,17 +189,12 @@ CLIPPED_RELU = node_workaround(
 # Keep a Sigmoid of float64 apart from a product: some releases fuse the two to a QuickGelu, which has only float32.
 
 
-def _is_sigmoid(symbol: Symbol | None) -> bool:
-    node = node_of(symbol, "Sigmoid")
-    return node is not None and node.outputs[0].dtype is DType.float64
-
-
 QUICK_GELU = operand_workaround(
     "optimiser QuickGeluFusion",
     "the optimiser fuses both to an operator that has no kernel in float64",
     {"Sigmoid"},
     lambda graph: built_here(graph, {"Mul"}),
-    lambda node: [place for place, operand in enumerate(node.inputs) if _is_sigmoid(operand)],
+    lambda node: [i for i, s in enumerate(node.inputs) if node_of(s, "Sigmoid") and present(s).dtype is DType.float64],
     hidden,
     when="Sigmoid, Mul",
 )
