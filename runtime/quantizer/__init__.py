@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Constant
 from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.quantizer.layers import convolutions, recurrent
-from graphcore.runtime.quantizer.layers.replacing import NodeReplacement, Ranges, replaced, rewritten
+from graphcore.runtime.quantizer.layers.replacing import NodeReplacement, Ranges, measured_ranges, replaced, rewritten
 from graphcore.runtime.quantizer.mixed_precision import runs_of, single_digits
 from graphcore.runtime.quantizer.plan import Candidate, Selection, candidates, planned, refused, selection
 from graphcore.runtime.quantizer.plan import report as reported
@@ -133,7 +133,7 @@ def quantize(
         if chosen_of_own == sum(not select.refusal(each) for each in products):
             source, products = graph, own  # nothing to do in functions: they stay
     is_static = samples is not None and chosen.scheme.name == "int8_dynamic"
-    ranges = Ranges(source, convolutions.measured(source), runs_of(samples)) if is_static else None
+    ranges = measured_ranges(source, convolutions.measured(source), runs_of(samples)) if is_static else None
     with steps(progress, len(products), "layers") as step:
         layers = _layered(source, products, chosen, select, strict, ranges, step)
         source, products = layers.graph, products if layers.graph is source else candidates(layers.graph)
@@ -220,7 +220,7 @@ def _layered(
 
 
 def _row(candidate: Candidate, scheme: str, reason: str, size: int, error: float) -> Row:
-    node, root = candidate.node, candidate.weight.root
+    node = candidate.node
     positions = recurrent.WEIGHTS if node.op_type in recurrent.OPERATORS else (candidate.position,)
     before = 0
     for position in positions:
@@ -228,10 +228,7 @@ def _row(candidate: Candidate, scheme: str, reason: str, size: int, error: float
         if weight is not None:
             assert isinstance(weight.root.producer, Constant)
             before += weight.root.producer.array.nbytes
-    shape = tuple(root.shape.static_dims)
-    result = node.outputs[0].name
-    after = size if scheme else before
-    return Row(candidate.layer, result, node.op_type, root.name, shape, scheme, reason, before, after, error)
+    return candidate.row(scheme, reason, before, size if scheme else before, error)
 
 
 def _again(graph: Graph, done: str, what: str, other: str) -> GraphError:

@@ -99,22 +99,14 @@ def _tolerated(choices: Choices, tolerance: object) -> float:
 
 def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
     """Return the arguments of calls, arrays in order and by name. Raises `GraphError` for other values."""
-    errors: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
-    for sample in samples if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else ():
-        if isinstance(sample, Mapping):
-            errors.append(((), sample))
-        elif isinstance(sample, (list, tuple)):
-            errors.append((sample, {}))
-        else:
-            errors = []
-            break
-    if not errors:
+    runs = list(samples) if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else []
+    if not runs or not all(isinstance(run, (Mapping, list, tuple)) for run in runs):
         raise GraphError(
             "quantize: samples must be a list of the inputs of each run, each a dict, list or tuple, got "
             + (f"{samples!r:.80}" if isinstance(samples, (list, tuple)) else type(samples).__name__),
             help='give the inputs of one run or more: [{"x": array}], or [(array,)]',
         )
-    return errors
+    return [((), run) if isinstance(run, Mapping) else (run, {}) for run in runs]
 
 
 def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:

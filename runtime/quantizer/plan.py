@@ -66,6 +66,14 @@ class Candidate:
         path = result if result.startswith(self.node.layer) else self.node.layer + result
         return {self.layer, result, path, self.weight.root.name} - {""}
 
+    def row(
+        self, scheme: str, reason: str, before: int, after: int, error: float, block_size: int | None = None
+    ) -> Row:
+        """Return the row of a report."""
+        node, root = self.node, self.weight.root
+        where = self.layer, node.outputs[0].name, node.op_type, root.name, tuple(root.shape.static_dims)
+        return Row(*where, scheme, reason, before, after, error, block_size)
+
 
 def candidates(graph: Graph) -> list[Candidate]:
     """Return the candidates of a graph and of the bodies in it, in order."""
@@ -82,13 +90,8 @@ def _of(node: Node) -> Iterator[Candidate]:
         if right is not None and not _is_workaround(right):
             yield _product(node, right)
         elif left is not None and not _is_workaround(left):
-            yield Candidate(
-                node,
-                0,
-                left,
-                None,
-                "its weight is the left operand; only weights that are the right operand are quantised",
-            )
+            reason = "its weight is the left operand; only weights that are the right operand are quantised"
+            yield Candidate(node, 0, left, None, reason)
     elif node.op_type == "Gather":
         table = weight_of(node.inputs[0])
         if table is not None and len(_shape(node, 0)) == 2 and node.attributes.get("axis", 0) in (0, -2):
@@ -115,9 +118,8 @@ def _is_workaround(weight: TransformedWeight) -> bool:
 def _product(node: Node, weight: TransformedWeight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
-        return Candidate(
-            node, 1, weight, None, f"its weight has {len(shape)} dims; only weights of 2 dims are quantised"
-        )
+        reason = f"its weight has {len(shape)} dims; only weights of 2 dims are quantised"
+        return Candidate(node, 1, weight, None, reason)
     if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return Candidate(node, 1, weight, None, "the number of dims of its input is unknown")
     matrix = weight
@@ -355,19 +357,6 @@ def report(candidates: Sequence[Candidate], plan: QuantizationPlan) -> Report:
         scheme = ""
         if encoded is not None:  # a table of rows is int8 if the scheme has no encoding of rows
             scheme = encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name
-        rows.append(
-            Row(
-                candidate.layer,
-                node.outputs[0].name,
-                node.op_type,
-                root.name,
-                tuple(root.shape.static_dims),
-                scheme,
-                plan.reasons.get(id(node), ""),
-                size,
-                after,
-                0.0 if encoded is None else encoded.error,
-                None if encoded is None else encoded.tensor.block_size,
-            )
-        )
+        error, block_size = (0.0, None) if encoded is None else (encoded.error, encoded.tensor.block_size)
+        rows.append(candidate.row(scheme, plan.reasons.get(id(node), ""), size, after, error, block_size))
     return Report(plan.choices.scheme.name, tuple(rows))

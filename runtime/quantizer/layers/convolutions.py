@@ -22,7 +22,15 @@ from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.passes.merging import readers
 from graphcore.quantization import QuantizedTensor, encode
-from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, Outcome, Ranges, is_float32, length
+from graphcore.runtime.quantizer.layers.replacing import (
+    Building,
+    NodeReplacement,
+    Outcome,
+    Ranges,
+    is_float32,
+    length,
+    scale_of,
+)
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -51,7 +59,7 @@ def _misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     if len(node.inputs) > 2 and node.inputs[2] is not None and constant_array(node.inputs[2], weights=True) is None:
         return "its bias is computed; only a constant bias is quantised"
     x = node.inputs[0]
-    if x is None or ranges.of(x) is None or ranges.of(node.outputs[0]) is None:
+    if id(x) not in ranges or id(node.outputs[0]) not in ranges:
         return "its range was not measured: no sample reaches it, or it is in the body of an If, Loop or Scan"
     if node.op_type == "Conv":
         return ""
@@ -155,7 +163,7 @@ def _quantized_convolution(
     build, node = building.graph.build, chain.nodes[0]
     x, old = present(inputs[0]), node.inputs[0]
     root = present(weight_of(node.inputs[1])).root
-    entering, leaving = present(ranges.scale(present(old))), present(ranges.scale(chain.result))
+    entering, leaving = scale_of(ranges[id(old)]), scale_of(ranges[id(chain.result)])
     assert quantized.scales is not None
     stem = f"{root.name}.int8"
     scales = building.constant(quantized.scales, f"{stem}.scale", root)

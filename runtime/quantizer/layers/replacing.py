@@ -28,7 +28,7 @@ from graphcore.runtime.quantizer.plan import Candidate, Encoded, QuantizationPla
 from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 Make: TypeAlias = "Callable[[Building, Inputs], Results]"
 
@@ -84,6 +84,8 @@ class _Replacing(Policy[Rewrite]):
     Encoded weights are constants of the graph that reads them: onnxruntime refuses scales from outside of a body.
     """
 
+    keeps_types = True
+
     def __init__(
         self, graph: Graph, replacements: Mapping[int, NodeReplacement], dropped: Set[int], outer: Rewrite | None = None
     ) -> None:
@@ -91,9 +93,6 @@ class _Replacing(Policy[Rewrite]):
         self._replacements = replacements
         self._dropped = dropped
         self._building = Building(self.rewrite.new, {*graph.names.taken})
-
-    def retype(self, type_: Type) -> Type:
-        return type_
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
         return _Replacing(body, self._replacements, self._dropped, rewrite).rewrite.run()
@@ -112,7 +111,6 @@ class _Replacing(Policy[Rewrite]):
         for symbol in old.symbols:
             if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in self._dropped:
                 rewrite.of(symbol)
-        new.build.promotion(old.promotion)
         new.strict, new.site.layers = old.strict, dict(old.site.layers)
         new.scope.is_finished = old.scope.is_finished
         return rewrite.finish()
@@ -141,38 +139,31 @@ def length(array: Array) -> float:
 Runs = Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
 
 
-class Ranges:
-    """The least and the greatest number of Symbols of a graph over all samples, 0 included."""
-
-    def __init__(self, graph: Graph, symbols: Iterable[Symbol], runs: Runs) -> None:
-        self._replacements = _measured(graph, {s.id: s for s in symbols}, runs)
-
-    def of(self, symbol: Symbol) -> tuple[float, float] | None:
-        """Return the range of a Symbol; None if it was not measured, or belongs to another graph."""
-        return self._replacements.get(id(symbol))
-
-    def scale(self, symbol: Symbol) -> tuple[np.float32, np.uint8] | None:
-        """Return the scale and zero point that map the range to all of uint8, as DynamicQuantizeLinear does."""
-        value = self.of(symbol)
-        if value is None:
-            return None
-        lowest, highest = np.float32(value[0]), np.float32(value[1])
-        scale = (highest - lowest) / np.float32(255)
-        if not scale > 0:
-            return np.float32(1), np.uint8(0)
-        return scale, np.uint8(np.clip(np.rint(-lowest / scale), 0, 255))
+Ranges: TypeAlias = "dict[int, tuple[float, float]]"
+"""The least and the greatest number of Symbols over all samples, 0 included, by `id`."""
 
 
-def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[int, tuple[float, float]]:
+def scale_of(bounds: tuple[float, float]) -> tuple[np.float32, np.uint8]:
+    """Return the scale and zero point that map a range to all of uint8, as DynamicQuantizeLinear does."""
+    lowest, highest = map(np.float32, bounds)
+    scale = (highest - lowest) / np.float32(255)
+    if not scale > 0:
+        return np.float32(1), np.uint8(0)
+    return scale, np.uint8(np.clip(np.rint(-lowest / scale), 0, 255))
+
+
+def measured_ranges(graph: Graph, measured: Iterable[Symbol], runs: Runs) -> Ranges:
+    """Return the ranges of Symbols of a graph."""
     # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 
+    symbols = {s.id: s for s in measured}
     if not symbols:
         return {}
     with_outputs = copied(graph)
     with_outputs.build.outputs([(f"range.{number}", with_outputs.symbols[number]) for number in symbols])
     model = InferenceSession(optimize="off").load(with_outputs)
-    ranges: dict[int, tuple[float, float]] = {}
+    ranges: Ranges = {}
     for arrays, named in runs:
         for symbol, array in zip(symbols.values(), model(*arrays, **named), strict=True):
             numbers = np.asarray(array)
