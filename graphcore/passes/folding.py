@@ -13,6 +13,7 @@ from graphcore.arrays.casting import Array
 from graphcore.arrays.evaluate import FOLDED, Dtypes, Fold, folded, folded_shape
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
+from graphcore.ir.transform.walk import node_of
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType
@@ -194,9 +195,8 @@ def _fold_shape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 def _fold_dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Fold Gather and Slice of a Shape if the dims that they take are static, even if others are dynamic."""
-    shape = inputs[0]
-    producer = None if shape is None else shape.producer
-    if not isinstance(producer, Node) or producer.domain or producer.op_type != "Shape":
+    producer = node_of(inputs[0], "Shape")
+    if producer is None:
         return None
     operand, type_ = producer.inputs[0], node.outputs[0].type
     if operand is None or not isinstance(operand.type, TensorType) or not operand.shape.is_ranked:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol, present
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.shape_values import VALUES
+from graphcore.ir.transform.walk import node_of
 from graphcore.operators import Trait, having
 from graphcore.operators.shapes.call import Value
 from graphcore.passes.sweep import Rule, Sweep
@@ -26,12 +27,9 @@ def simplify_sizes(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Replace a computation of sizes by a constant, by an earlier value with the same sizes, or by one Shape."""
     result = node.outputs[0]
     type_ = result.type
-    if (
-        not isinstance(type_, TensorType)
-        or type_.dtype not in _SIZES
-        or not type_.shape.is_static
-        or len(type_.shape) > 1
-    ):
+    if not isinstance(type_, TensorType) or type_.dtype not in _SIZES:
+        return None
+    if not type_.shape.is_static or len(type_.shape) > 1:
         return None
     value = sweep.sizes.of(result)
     sizes = value if isinstance(value, tuple) else (value,)
@@ -134,13 +132,10 @@ def _is_same(sweep: Sweep, a: TensorType, b: TensorType) -> bool:
 
 def _merge_views(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Merge a view of a view into one node."""
-    x, type_ = present(inputs[0]), node.outputs[0].type
+    inner, type_ = node_of(inputs[0], *_VIEWS), node.outputs[0].type
     assert isinstance(type_, TensorType)
-    inner = x.producer
-    if type(inner) is not Node or inner.domain or inner.op_type not in _VIEWS:
-        return None
-    source = inner.inputs[0]
-    if source is None or not isinstance(source.type, TensorType) or not source.shape.is_ranked:
+    source = None if inner is None else inner.inputs[0]
+    if inner is None or source is None or not isinstance(source.type, TensorType) or not source.shape.is_ranked:
         return None
     if not (_has_known_axes(sweep, inner, inner.inputs) and _has_known_axes(sweep, node, inputs)):
         return None
@@ -170,12 +165,9 @@ def _has_known_axes(sweep: Sweep, node: Node, inputs: Inputs) -> bool:
 
 def _simplify_reshape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     x, type_ = inputs[0], node.outputs[0].type
-    if (
-        node.op_type != "Reshape"
-        or x is None
-        or sweep.constant_value(inputs[1]) is not None
-        or node.attributes.get("allowzero")
-    ):
+    if node.op_type != "Reshape" or x is None or node.attributes.get("allowzero"):
+        return None
+    if sweep.constant_value(inputs[1]) is not None:
         return None
     assert isinstance(type_, TensorType)
     assert isinstance(x.type, TensorType)
@@ -218,18 +210,15 @@ def _add_with_numbers(
 
 def merge_transposes(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Merge two Transposes into one."""
-    x, type_ = inputs[0], node.outputs[0].type
-    inner = None if x is None else x.producer
-    if x is None or type(inner) is not Node or inner.domain or inner.op_type != "Transpose":
-        return None
-    source = inner.inputs[0]
-    if source is None or not isinstance(source.type, TensorType) or not source.shape.is_ranked:
+    inner = node_of(inputs[0], "Transpose")
+    source = None if inner is None else inner.inputs[0]
+    if inner is None or source is None or not isinstance(source.type, TensorType) or not source.shape.is_ranked:
         return None
     rank = len(source.shape)
     then, first = (list(each.attributes.get("perm", range(rank)[::-1])) for each in (node, inner))
     if sorted(then) != [*range(rank)] or sorted(first) != [*range(rank)]:
         return None
-    return sweep.add(node, "Transpose", (source,), type_, {"perm": [first[axis] for axis in then]})
+    return sweep.add(node, "Transpose", (source,), node.outputs[0].type, {"perm": [first[axis] for axis in then]})
 
 
 SHAPES: dict[str, tuple[Rule, ...]] = {

@@ -9,6 +9,7 @@ import numpy as np
 from graphcore.arrays.casting import Array, cast_array
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
+from graphcore.ir.transform.walk import node_of
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType, has_storage_axis
@@ -18,8 +19,8 @@ from graphcore.types.tensor_types import TensorType
 def merge_pad(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Merge the zeros of a Pad into a Conv."""
     x, type_ = inputs[0], node.outputs[0].type
-    pad = None if x is None else x.producer
-    if x is None or type(pad) is not Node or pad.domain or pad.op_type != "Pad" or not isinstance(type_, TensorType):
+    pad = node_of(x, "Pad")
+    if x is None or pad is None or not isinstance(type_, TensorType):
         return None
     source = pad.inputs[0]
     if x.dtype is not DType.float32 or source is None or not x.shape.is_ranked:
@@ -121,10 +122,8 @@ def cast(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     target = node.attributes["to"]
     if target is operand.dtype:
         return operand
-    inner = operand.producer
-    if type(inner) is not Node or inner.op_type != "Cast" or inner.domain or inner.attributes.keys() != {"to"}:
-        return None
-    source = inner.inputs[0]
+    inner = node_of(operand, "Cast")
+    source = None if inner is None or inner.attributes.keys() != {"to"} else inner.inputs[0]
     if source is None or not _is_known(source) or not passes_through(source.dtype, operand.dtype, target):
         return None
     if source.dtype is target:
@@ -184,8 +183,8 @@ def remove_transpose(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     in_order = list(range(operand.rank))
     if axes == in_order:
         return operand
-    inner = operand.producer
-    if type(inner) is not Node or inner.op_type != "Transpose" or inner.domain:
+    inner = node_of(operand, "Transpose")
+    if inner is None:
         return None
     before = _axes(inner, operand.rank)
     if sorted(axes) != in_order or sorted(before) != in_order:
@@ -217,10 +216,8 @@ def remove_slice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 def remove_involution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Remove pairs of involutions: Not, Neg or BitwiseNot of itself."""
-    inner = inputs[0].producer if inputs[0] is not None else None
-    if type(inner) is not Node or inner.op_type != node.op_type or inner.domain or len(inner.inputs) != 1:
-        return None
-    operand = inner.inputs[0]
+    inner = node_of(inputs[0], node.op_type)
+    operand = inner.inputs[0] if inner is not None and len(inner.inputs) == 1 else None
     return operand if operand is not None and _is_plain(operand) else None
 
 

@@ -127,7 +127,6 @@ FORMATS_OF_FLOATS: dict[DType, _FloatFormat] = {
     DType.float32: _FloatFormat(23, -126, 127, DType.uint32),
     DType.float64: _FloatFormat(52, -1022, 1023, DType.uint64),
 }
-_INTEGERS = tuple(map(DType.of, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 _MULTIPLIED = tuple(map(DType.of, "int32 int64 uint32 uint64 float32 float64".split()))
 
 
@@ -142,7 +141,7 @@ LATE = frozenset({"BitCast", "CumProd", "TensorScatter"})
 def rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for a runtime without these operators."""
     rows: dict[tuple[str, DType], Decomposition] = {
-        ("BitCast", dtype): bitcast_by_arithmetic for dtype in (*_INTEGERS, *FORMATS_OF_FLOATS)
+        ("BitCast", dtype): bitcast_by_arithmetic for dtype in (*older.INTEGERS, *FORMATS_OF_FLOATS)
     }
     rows.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
     rows.update({("TensorScatter", dtype): older.tensor_scatter for dtype in older.STORED})

@@ -128,17 +128,14 @@ _TRAPS_OF_OPTIMISERS: dict[tuple[str, DType], Decomposition] = {
 
 # Bitwise operators of integers by arithmetic, for opsets before 18, which lack them.
 
-_DTYPES = tuple(map(DType.of, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
+INTEGERS = tuple(map(DType.of, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 _BYTE = 256
 
 
 def rows_of_bits() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for an opset without these operators."""
-    rows_by_key: dict[tuple[str, DType], Decomposition] = {}
-    for dtype in _DTYPES:
-        rows_by_key["BitwiseNot", dtype] = complement
-        rows_by_key.update({(f"Bitwise{name}", dtype): bitwise for name in ("And", "Or", "Xor")})
-    return rows_by_key
+    operators = {"BitwiseNot": complement, **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), bitwise)}
+    return {(name, dtype): row for name, row in operators.items() for dtype in INTEGERS}
 
 
 def complement(b: Builder, call: OpCall) -> Replacement:

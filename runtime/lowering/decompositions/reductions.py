@@ -10,7 +10,6 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
-from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -20,8 +19,6 @@ from graphcore.types.tensor_types import Shape, TensorType, _shape
 def sum_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer sums by a product with ones, which wraps and is faster: the kernel saturates in float64."""
     x = call.inputs[0]
-    if x.dtype.bits < 32:
-        return compute_in(b, DType.int32, call)
     flat, finish = merge_reduced_axes(b, call)
     if finish is None:
         return b.op("Identity", x)
@@ -40,8 +37,6 @@ def sum_integers(b: Builder, call: OpCall) -> Replacement:
 def product_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer products as the last running product, exact and wrapped: the kernel saturates in float64."""
     x = call.inputs[0]
-    if x.dtype.bits < 32:
-        return compute_in(b, DType.int32, call)
     flat, finish = merge_reduced_axes(b, call)
     if finish is None:
         return b.op("Identity", x)

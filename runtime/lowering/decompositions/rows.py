@@ -35,9 +35,7 @@ def _late(name: str) -> Any:
     return partial(_call, name)
 
 
-SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
-UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
-INTEGERS = (*SIGNED, *UNSIGNED)
+INTEGERS = older.INTEGERS
 _F32, _F64 = WIDE_FLOATS = (DType.float32, DType.float64)
 _FLOATS = (_F32, _F64, DType.float16, DType.bfloat16)
 _FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz)
@@ -78,8 +76,9 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("MatMul",), (DType.int8, DType.uint8), "matmul.matmul_bytes"),
         (("MatMul",), (DType.float64,), "matmul.matmul_double"),
         (("MatMul",), (DType.uint32, DType.uint64), "matmul.matmul_unsigned"),
-        (("ReduceSum",), INTEGERS, reductions.sum_integers),
-        (("ReduceProd",), INTEGERS, reductions.product_integers),
+        (("ReduceSum", "ReduceProd"), tuple(d for d in INTEGERS if d.bits < 32), partial(in_dtype, DType.int32)),
+        (("ReduceSum",), _WIDE, reductions.sum_integers),
+        (("ReduceProd",), _WIDE, reductions.product_integers),
         (("ReduceMax", "ReduceMin"), WIDE_FLOATS, reductions.extreme_floats),
         (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
         (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),

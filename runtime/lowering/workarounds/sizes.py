@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -89,20 +89,15 @@ def _write_pads(graph: Graph, node: Node) -> None:
 
 def _pads(graph: Graph, image_sizes: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
     """Return the pads of images whose sizes are known at run time only."""
-    b, type_ = graph.build, image_sizes.type
-
-    def number(op: str, x: Symbol, y: Sequence[int] | Symbol) -> Symbol:
-        return b.emit(op, (x, y if isinstance(y, Symbol) else b.vector(list(y))), type_)
-
-    rounded = number("Add", image_sizes, [step - 1 for step in steps])
-    starts = number("Mul", number("Div", rounded, steps), steps)
-    total = number("Sub", starts, number("Add", image_sizes, [step - n for step, n in zip(steps, spans, strict=True)]))
-    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, image_sizes.shape))
-    total = number("Mul", total, b.emit("Cast", (is_more,), type_, {"to": DType.int64}))
-    half = number("Div", total, [2])
-    rest = number("Sub", total, half)
+    b, every = graph.build, graph.build.vector(steps)
+    rounded = e.add(image_sizes, b.vector([step - 1 for step in steps]))
+    starts = e.mul(e.div(rounded, every), every)
+    total = e.sub(starts, e.add(image_sizes, b.vector([step - n for step, n in zip(steps, spans, strict=True)])))
+    total = e.mul(total, e.emit("Cast", e.greater(total, b.vector([0])), dtype=DType.int64, to=DType.int64))
+    half = e.div(total, b.vector([2]))
+    rest = e.sub(total, half)
     none, ends = b.vector([0, 0]), (half, rest) if upper else (rest, half)
-    return b.emit("Concat", (none, ends[0], none, ends[1]), sizes_type(2 * len(spans) + 4), {"axis": 0})
+    return e.emit("Concat", none, ends[0], none, ends[1], axis=0)
 
 
 def _zero_point(node: Node) -> Symbol | None:
@@ -234,9 +229,8 @@ def _require_same_rank(x: Symbol, *others: Symbol) -> Symbol:
         return e.unsqueeze(e.emit("Concat", b.vector([1]), e.emit("Shape", y), axis=0), 0)
 
     every = e.emit("Concat", row(x), *(row(b.capture(other)) for other in others), axis=0)
-    shape = e.emit(
-        "Slice", e.emit("Gather", every, b.scalar(0, DType.int64), axis=0), b.vector([1]), b.vector([1 << 31])
-    )
+    first = e.emit("Gather", every, b.scalar(0, DType.int64), axis=0)
+    shape = e.emit("Slice", first, b.vector([1]), b.vector([1 << 31]))
     return e.emit("Reshape", x, shape, shape=x.shape, allowzero=1)
 
 

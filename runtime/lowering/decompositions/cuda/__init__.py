@@ -11,9 +11,8 @@ from graphcore.runtime.lowering.decompositions import bits, float64_functions, n
 from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
 
-SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
-UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
-INTEGERS = (*SIGNED, *UNSIGNED)
+INTEGERS = older.INTEGERS
+UNSIGNED = tuple(dtype for dtype in INTEGERS if dtype.is_unsigned)
 F16, BF16, F32, F64 = DType.float16, DType.bfloat16, DType.float32, DType.float64
 FLOATS = (F16, BF16, F32, F64)
 VIEWABLE = (*INTEGERS, *FLOATS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -135,13 +136,6 @@ def angle(x: ComplexPair) -> Symbol:
     return r.atan2(x.imag, x.real)
 
 
-def _add(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    result, *rest = operands(on, node)
-    for other in rest:
-        result = total(result, other)
-    return (result,)
-
-
 def _square(x: ComplexPair) -> ComplexPair:
     cross = e.mul(x.real, x.imag)
     return ComplexPair(e.sub(e.mul(x.real, x.real), e.mul(x.imag, x.imag)), e.add(cross, cross))
@@ -204,7 +198,7 @@ def rule(function: Callable[..., Result]) -> Callable[[ComplexPolicy, Node], Seq
 
 RULES = {
     "Abs": rule(size),
-    "Add": _add,
+    **dict.fromkeys(("Add", "Sum"), rule(lambda *terms: reduce(total, terms))),
     "Angle": rule(angle),
     "Cast": _cast,
     "ComplexOf": _complex_of,
@@ -223,5 +217,4 @@ RULES = {
     "Sign": rule(_sign),
     "Square": rule(_square),
     "Sub": rule(difference),
-    "Sum": _add,
 }
