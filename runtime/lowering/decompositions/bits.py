@@ -57,8 +57,6 @@ def bitcast(b: Builder, call: OpCall) -> Replacement:
     if x.dtype not in WITHOUT and target not in WITHOUT:
         return None
     code = _coded(b, x)
-    if target is DType.bool:
-        return b.cast(code, target)
     return _decoded(b, code, target) if target in FORMATS else b.cast(code, target)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,7 @@ from graphcore.types.tensor_types import _shape
 
 def mean_of(b: Builder, call: OpCall) -> Replacement:
     """Compute Mean and Sum of any number of operands."""
-    result = call.inputs[0]
-    for other in call.inputs[1:]:
-        result = b.op("Add", result, other)
+    result = reduce(partial(b.op, "Add"), call.inputs)
     if call.op == "Mean" and len(call.inputs) > 1:
         result = b.op("Div", result, b.scalar(float(len(call.inputs)), result.dtype))
     return b.op("Identity", result, shape=call.shape)

@@ -313,15 +313,10 @@ def extreme(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement
         return replacement
     axes_operand = call.inputs[1] if len(call.inputs) > 1 else None
     constant_axes = b.array_of(axes_operand)
-    along = (
-        range(x.rank)
-        if constant_axes is None or not constant_axes.size
-        else {int(a) % x.rank for a in constant_axes.ravel()}
-    )
-    axes = _possibly_empty(x, along)
-    keeps_all = call.attributes.get("noop_with_empty_axes") and (
-        axes_operand is None or (constant_axes is not None and not constant_axes.size)
-    )
+    named = set() if constant_axes is None else {int(a) % x.rank for a in constant_axes.ravel()}
+    axes = _possibly_empty(x, named or range(x.rank))
+    names_none = axes_operand is None or (constant_axes is not None and not named)
+    keeps_all = call.attributes.get("noop_with_empty_axes") and names_none
     if not axes or keeps_all or (axes_operand is not None and constant_axes is None):
         return replacement
     if x.dtype is _BOOL:  # newer kernels refuse empty axes of bools, but not of bytes

@@ -29,15 +29,14 @@ def uniform(b: Builder, call: OpCall) -> Replacement:
     dtype, attributes = call.types[0].dtype, call.attributes
     low, high = float(attributes.get("low", 0.0)), float(attributes.get("high", 1.0))
     drawn = _unit(b, _sizes(b, call), attributes, dtype, call.shape)
-    if (low, high) != (0.0, 1.0):
-        drawn_dtype = drawn.dtype
-        drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, drawn_dtype)), b.scalar(low, drawn_dtype))
-        narrow = b.cast(drawn, dtype)
-        if low < high:  # the sum may round up to the limit, which is excluded
-            below = float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(low, dtype.numpy)))
-            narrow = b.op("Min", narrow, b.scalar(below, dtype))
-        return narrow
-    return b.cast(drawn, dtype)
+    if (low, high) == (0.0, 1.0):
+        return b.cast(drawn, dtype)
+    drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, drawn.dtype)), b.scalar(low, drawn.dtype))
+    narrow = b.cast(drawn, dtype)
+    if low < high:  # the sum may round up to the limit, which is excluded
+        below = float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(low, dtype.numpy)))
+        narrow = b.op("Min", narrow, b.scalar(below, dtype))
+    return narrow
 
 
 def normal(b: Builder, call: OpCall) -> Replacement:

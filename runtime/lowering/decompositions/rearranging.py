@@ -222,8 +222,7 @@ def reverse(b: Builder, call: OpCall) -> Replacement:
         safe_lengths = b.op("Max", safe_lengths, least, dtype=DType.int64, shape=lengths.shape)
     if safe_lengths is lengths:
         return None
-    (result,) = b.emit_many(call.op, (x, safe_lengths), call.types, call.attributes)
-    return result
+    return b.emit_many(call.op, (x, safe_lengths), call.types, call.attributes)
 
 
 # Scatters that combine floats: onnxruntime has none for narrow floats, and their maxima and minima lose NaN.

@@ -52,8 +52,8 @@ def unroll(b: Builder, call: OpCall) -> Replacement:
         ends = b.op("Unsqueeze", ends, b.vector([1]), shape=_shape([x.shape[1], Dim(1)]))
     rows, lasts, cells = [], [], []
     for i in range(directions):
-        cell = _Cell(b, call.op, call.attributes, names[each * i : each * (i + 1)], hidden, state)
-        cell.weigh(*(_part(b, s, i) for s in (w, r, bias, peepholes)))
+        weights = [_part(b, s, i) for s in (w, r, bias, peepholes)]
+        cell = _Cell(b, call, names[each * i : each * (i + 1)], hidden, state, weights)
         start = [_part(b, s, i) if s is not None else cell.zeros(x) for s in (h, c)]
         backward = i == 1 or call.attributes.get("direction") == "reverse"
         outputs, last, memory = _run(b, cell, x, start, ends, int(steps), backward=backward)
@@ -85,23 +85,20 @@ def _run(
 
 
 class _Cell:
-    """One step of one direction."""
+    """One step of one direction. weights: W, R, B and P."""
 
     def __init__(
-        self, b: Builder, op: str, attributes: dict[str, Any], activations: list[str], hidden: int, state: Shape
+        self, b: Builder, call: OpCall, activations: list[str], hidden: int, state: Shape, weights: list[Any]
     ) -> None:
         self._b = b
-        self._op = op
-        self._clip = attributes.get("clip")
-        self._couples = attributes.get("input_forget", 0)
-        self._resets_last = attributes.get("linear_before_reset", 0)
+        self._op = call.op
+        self._clip = call.attributes.get("clip")
+        self._couples = call.attributes.get("input_forget", 0)
+        self._resets_last = call.attributes.get("linear_before_reset", 0)
         self._activations = activations
         self._hidden = hidden
         self._state = state
-
-    def weigh(self, w: Symbol, r: Symbol, bias: Symbol | None, peepholes: Symbol | None) -> None:
-        """Split the weights by gate."""
-        count = _GATES[self._op]
+        (w, r, bias, peepholes), count = weights, _GATES[call.op]
         self._w, self._r = ([transpose(self._b, g, [1, 0]) for g in self._gates(s, count)] for s in (w, r))
         parts = self._gates(bias, 2 * count) if bias is not None else [None] * (2 * count)
         self._bias_w, self._bias_r = parts[:count], parts[count:]

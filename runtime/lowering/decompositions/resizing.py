@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,7 @@ def _factors(
     policy = attributes.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return factors, ends
-    chosen = factors[0]
-    for factor in factors[1:]:
-        chosen = calculate(b, "Min" if policy == "not_larger" else "Max", chosen, factor)
+    chosen = reduce(partial(calculate, b, "Min" if policy == "not_larger" else "Max"), factors)
     ends = []
     for size in axis_lengths:
         grown = calculate(b, "Mul", cast(b, size, F64), chosen)

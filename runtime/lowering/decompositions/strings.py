@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -26,10 +25,7 @@ def normalizer(b: Builder, call: OpCall) -> Replacement:
     chosen = None if call.attributes.get("locale") else locale()
     if chosen is None:
         return None
-    results: tuple[Any, ...] = b.emit_many(
-        call.op, tuple(call.inputs), call.types, {**call.attributes, "locale": chosen}
-    )
-    return results
+    return b.emit_many(call.op, tuple(call.inputs), call.types, {**call.attributes, "locale": chosen})
 
 
 def split(b: Builder, call: OpCall) -> Replacement:

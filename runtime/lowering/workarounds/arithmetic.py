@@ -313,10 +313,7 @@ def _saturates(node: Node, at: int) -> bool:
 
 
 def _flip_signs(graph: Graph, node: Node, is_flipped: Callable[[Node, int], bool] = _saturates) -> None:
-    if node.op_type == "DequantizeLinear":
-        places: Sequence[tuple[int, int, int | None]] = ((0, 2, 1),)
-    else:
-        places = _places(node)
+    places = ((0, 2, 1),) if node.op_type == "DequantizeLinear" else _places(node)
     inputs: list[Symbol | None] = [*node.inputs]
     for at, zero_at, scale_at in places:
         weight = inputs[at]

@@ -110,11 +110,9 @@ def _weights(node: Node) -> list[Node]:
 def _is_weight(node: Node) -> bool:
     """Return True if a node widens constant bytes to float32, by one scale or by one for each index of an axis."""
     x, scale = node.inputs[:2]
-    if (
-        x is None
-        or scale is None
-        or any(s is not None and constant_array(s, weights=True, outer=True) is None for s in node.inputs)
-    ):
+    if x is None or scale is None:
+        return False
+    if any(s is not None and constant_array(s, weights=True, outer=True) is None for s in node.inputs):
         return False
     if x.type.dtype not in _BYTES or scale.type.dtype is not DType.float32 or node.attributes.get("block_size"):
         return False

@@ -175,6 +175,11 @@ PI = 3.141592653589793
 LN_2 = 0.6931471805599453
 
 
+def _graphcore_op(op_type: str, x: Symbol) -> Symbol:
+    """Build an operator of graphcore with one operand, which is expanded later."""
+    return x.graph.build.emit(op_type, (x,), x.type, {}, LIBRARY)
+
+
 neg = partial(e.emit, "Neg")
 magnitude = partial(e.emit, "Abs")
 sqrt = partial(e.emit, "Sqrt")
@@ -182,14 +187,9 @@ exp = partial(e.emit, "Exp")
 log = partial(e.emit, "Log")
 is_nan = partial(e.emit, "IsNaN")
 is_infinite = partial(e.emit, "IsInf")
-
-
-def log1p(x: Symbol) -> Symbol:
-    return _graphcore_op("Log1p", x)
-
-
-def expm1(x: Symbol) -> Symbol:
-    return _graphcore_op("Expm1", x)
+shape_of = partial(e.emit, "Shape")
+log1p = partial(_graphcore_op, "Log1p")
+expm1 = partial(_graphcore_op, "Expm1")
 
 
 def sin(x: Symbol) -> Symbol:
@@ -207,11 +207,6 @@ def _finite(x: Symbol) -> Symbol:
 
 def atan2(y: Symbol, x: Symbol) -> Symbol:
     return x.graph.build.emit("Atan2", (y, x), tensor_type(x.dtype, e._joint([y.shape, x.shape])), {}, LIBRARY)
-
-
-def _graphcore_op(op_type: str, x: Symbol) -> Symbol:
-    """Build an operator of graphcore with one operand, which is expanded later."""
-    return x.graph.build.emit(op_type, (x,), x.type, {}, LIBRARY)
 
 
 def clip(x: Symbol, least: float, greatest: float) -> Symbol:
@@ -247,8 +242,3 @@ def zeros(like: Symbol) -> Symbol:
     if like.shape.is_ranked and not like.rank:
         return zero
     return e.emit("Expand", zero, shape_of(like), shape=like.shape)
-
-
-def shape_of(x: Symbol) -> Symbol:
-    """Return the dims as an int64 vector."""
-    return e.emit("Shape", x)
