@@ -5,17 +5,17 @@ Their operators need as many nodes for 65 bits as for thousands: Scans run along
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
+from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.control import scan
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 BITS = 16
 _BASE = 1 << BITS
@@ -119,24 +119,40 @@ def contracted(x: Symbol, y: Symbol, shape: Shape) -> Symbol:
 def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
     """Return the sums of products of words of equal weight: Horner's rule along the words of x, last first."""
 
-    def step(total: Symbol, word: Symbol) -> tuple[Symbol, tuple[()]]:
+    def step(total: Symbol, word: Symbol) -> list[Symbol]:
         # A word that moves beyond the last one is dropped.
         moved = e.emit("Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=shape, mode="constant")
-        return e.emit("Add", moved, e.emit(op, word, word.graph.build.own(y, op, "y"), shape=shape)), ()
+        return [e.emit("Add", moved, e.emit(op, word, word.graph.build.own(y, op, "y"), shape=shape))]
 
     some = e.emit(op, e.emit("Gather", x, e.const(x, 0), axis=0), y, shape=shape) if op == "MatMul" else y
-    total: Symbol = scan(step, e.emit("Mul", some, e.const(y, 0)), x, reverse=True)[0]
-    return total
+    return scanned(step, e.emit("Mul", some, e.const(y, 0)), x, reverse=True)[0]
 
 
 def propagate_carries(columns: Symbol) -> tuple[Symbol, Symbol]:
     """Return integers along the first axis as words, after the carry out of the last one, which may be negative."""
 
-    def step(carry: Symbol, column: Symbol) -> tuple[Symbol, Symbol]:
+    def step(carry: Symbol, column: Symbol) -> list[Symbol]:
         total = e.emit("Add", column, carry)
         low = e.emit("BitwiseAnd", total, e.const(total, _BASE - 1))
-        return e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low
+        return [e.emit("Div", e.emit("Sub", total, low), e.const(total, _BASE)), low]
 
     first = e.emit("Gather", columns, e.const(columns, 0), axis=0)
-    carry, result = scan(step, e.emit("Mul", first, e.const(first, 0)), columns)
+    carry, result = scanned(step, e.emit("Mul", first, e.const(first, 0)), columns)
     return carry, result
+
+
+def scanned(
+    step: Callable[[Symbol, Symbol], Sequence[Symbol]], start: Symbol, x: Symbol, *, reverse: bool = False
+) -> Sequence[Symbol]:
+    """Return the last state of a Scan along the words of x, and if the steps have results of one word each, these.
+
+    step: takes the state and a word, and returns the next state and the result. `ops.scan` takes longer to build.
+    """
+    with body(x.graph, "scan", [start.type, tensor_type(_I64, _shape(x.shape[1:]))]) as inner:
+        results = step(*inner.inputs)
+        finish(inner, results)
+    direction = [int(reverse)]
+    attributes = {"body": inner, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": direction}
+    if len(results) > 1:
+        attributes |= {"scan_output_axes": [0], "scan_output_directions": direction}
+    return x.graph.build.emit_many("Scan", (start, x), [start.type, x.type][: len(results)], attributes)

@@ -13,7 +13,6 @@ import numpy as np
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol, present
-from graphcore.ops.control import scan
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
@@ -108,7 +107,7 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
     size = _weighed(divisor, weights)
     start = e.emit("Mul", divisor, e.const(divisor, 0))
 
-    def step(rest: Symbol, word: Symbol) -> tuple[Symbol, Symbol]:
+    def step(rest: Symbol, word: Symbol) -> list[Symbol]:
         low = e.unsqueeze(word, 0)
         moved = e.emit("Concat", low, _rows(rest, 0, count + 1), axis=0)
         by, weights_of, below = (word.graph.build.own(s, "Mul", "y") for s in (divisor, weights, size))
@@ -116,9 +115,9 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         remainder = e.emit("Sub", moved, e.emit("Mul", digit, by, shape=longer))
         for _ in range(2):
             remainder = _pass_excess_on(remainder, low)
-        return remainder, e.squeeze(digit, 0)
+        return [remainder, e.squeeze(digit, 0)]
 
-    rest, quotient = scan(step, start, x, reverse=True)
+    rest, quotient = words.scanned(step, start, x, reverse=True)
     carry, rest = words.propagate_carries(rest)
     carry = e.unsqueeze(carry, 0)
     below = e.cast_within(e.less(carry, e.const(carry, 0)), _I64)
