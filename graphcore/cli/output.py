@@ -21,7 +21,7 @@ from typing import Any, TextIO, TypeAlias, TypeVar, cast
 from graphcore.errors import ExportError
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.escaping import escaped
-from graphcore.support.progress import Progress
+from graphcore.support.progress import Progress, ProgressDisplay
 
 Record = TypeVar("Record")
 
@@ -169,70 +169,50 @@ def working(what: str) -> Iterator[None]:
 def progress(what: str) -> Iterator[Advance]:
     """Yield the function to call with the progress of work: a bar on stderr after a second, if it is a terminal."""
     if not is_terminal(sys.stderr):
-        yield _silent
+        yield lambda done, total: None
         return
-    bar = _RichBar(what) if has_rich() else _PlainBar(what)
+    started = time.perf_counter()
+    bar: ProgressDisplay | None = None
+
+    def advance(done: int, total: int | None) -> None:
+        nonlocal bar
+        if bar is None and time.perf_counter() - started > _DELAY:
+            bar = _RichBar(total, what) if has_rich() else Progress(total, escaped(what))
+        if bar is not None:
+            bar.show(done)
+
     try:
-        yield bar.advance
+        yield advance
     finally:
-        bar.close()
-
-
-def _silent(done: int, total: int | None) -> None:
-    return None
-
-
-class _PlainBar:
-    """A line of characters."""
-
-    def __init__(self, what: str) -> None:
-        self._what = escaped(what)
-        self._started = time.perf_counter()
-        self._bar: Progress | None = None
-
-    def advance(self, done: int, total: int | None) -> None:
-        if self._bar is None and time.perf_counter() - self._started > _DELAY:
-            self._bar = Progress(total, self._what)
-        if self._bar is not None:
-            self._bar.show(done)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        if bar is not None:
+            bar.close()
 
 
 class _RichBar:
     """A bar of the package rich, which disappears when the work is done."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._started = time.perf_counter()
+    def __init__(self, total: int | None, what: str) -> None:
+        # Imported late, as in `_print_rich_table`.
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import Progress as Bar
+
+        # Drawn only between steps: a thread that draws would disturb measurements.
+        console = Console(stderr=True, highlight=False)
+        self._bar = Bar(console=console, transient=True, auto_refresh=False)
+        self._task = self._bar.add_task(escape(escaped(what)), total=total)
+        self._bar.start()
+        self._total = total
         self._last_drawn = 0.0
-        self._bar: Any = None
-        self._task: Any = None
 
-    def advance(self, done: int, total: int | None) -> None:
-        if self._bar is None:
-            if time.perf_counter() - self._started <= _DELAY:
-                return
-            # Imported late, as in `_print_rich_table`.
-            from rich.console import Console
-            from rich.markup import escape
-            from rich.progress import Progress as Bar
-
-            # Drawn only between steps: a thread that draws would disturb measurements.
-            console = Console(stderr=True, highlight=False)
-            self._bar = Bar(console=console, transient=True, auto_refresh=False)
-            self._task = self._bar.add_task(escape(escaped(self._what)), total=total)
-            self._bar.start()
+    def show(self, done: int) -> None:
         now = time.perf_counter()
-        if now - self._last_drawn > _UPDATE_SECONDS or done == total:
+        if now - self._last_drawn > _UPDATE_SECONDS or done == self._total:
             self._last_drawn = now
-            self._bar.update(self._task, completed=done, total=total, refresh=True)
+            self._bar.update(self._task, completed=done, refresh=True)
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
 
 def size(count: int | float) -> str:

@@ -83,6 +83,11 @@ def in_turns(calls: Sequence[Call], seconds: float, tell: Callable[[float], None
     return [Latency(tuple(each)) for each in durations]
 
 
+def share_of(advance: output.Advance, number: int, total: int, seconds: float) -> Callable[[float], None]:
+    """Return the function for `in_turns` to call in one of several measurements, each of so many seconds."""
+    return lambda passed: advance(int(1000 * (number * seconds + min(passed, seconds))), int(1000 * total * seconds))
+
+
 def ratio(ours: Latency, other: Latency) -> float:
     """Return the median over rounds of the ratio of both calls."""
     return float(np.median(np.divide(ours.seconds, other.seconds)))
@@ -205,16 +210,11 @@ def bench(args: argparse.Namespace) -> int:
     rows: list[BenchRow] = []
     sizes: list[int | None] = [*args.batch] if args.batch else [None]
     threads = args.threads or [0]
-    total_seconds = args.seconds * len(sizes) * len(threads)
+    total = len(sizes) * len(threads)
     with output.progress(f"measuring {args.model}") as advance:
         for count in threads:
             for size in sizes:
-                before = len(rows) * args.seconds
-
-                def tell(passed: float, before: float = before) -> None:
-                    advance(int((before + min(passed, args.seconds)) * 1000), int(total_seconds * 1000))
-
-                rows.append(_row(args, count, size, tell))
+                rows.append(_row(args, count, size, share_of(advance, len(rows), total, args.seconds)))
     memory = None if args.no_memory else _memory(args, threads[0])
     if args.plot:
         bars = [Bars(row.label, row.batch, row.ours, row.alone) for row in rows]

@@ -11,7 +11,7 @@ from graphcore import runtime
 from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.commands.bench import Latency, in_turns, ratio
+from graphcore.cli.commands.bench import Latency, in_turns, ratio, share_of
 from graphcore.cli.distances import OutputDistance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision
@@ -99,15 +99,10 @@ def compare(args: argparse.Namespace) -> int:
     feeds = feeds_of("compare", exact.name, exact.inputs, args, fills=True)
     expected = dict(zip(exact.outputs, exact(**feeds), strict=True))
     forms = _forms(args)
-    total_ms = int(1000 * args.seconds * len(forms))
     rows: list[FormResult] = []
     with output.progress(f"comparing {args.model}") as advance:
         for number, form in enumerate(forms):
-            before = number * args.seconds
-
-            def tell(passed: float, before: float = before) -> None:
-                advance(int(1000 * (before + min(passed, args.seconds))), total_ms)
-
+            tell = share_of(advance, number, len(forms), args.seconds)
             rows.append(_row(args, form, graph, lambda: exact(**feeds), feeds, expected, tell))
     if args.json:
         head = {"model": args.model, "seconds": args.seconds, "weights": _weights(graph)}
