@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +20,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node
 from graphcore.ir.transform.walk import parts
+from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.value_protos import split
 from graphcore.runtime.lowering.report import named, report
 from graphcore.runtime.lowering.targets import BY_PROVIDER
@@ -38,9 +39,8 @@ def header(path: str) -> Facts:
     content = model_bytes(path)
     head, _ = split(content)
     model = onnx.ModelProto.FromString(head)
-    counts = Counter(_operators(model.graph.node))
-    for function in model.functions:
-        counts.update(_operators(function.node))
+    nodes = (node for root in (model.graph, *model.functions) for graph in nested(root) for node in graph.node)
+    counts = Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in nodes)
     stored = model.graph.initializer
     return {
         "bytes": len(content),
@@ -53,16 +53,6 @@ def header(path: str) -> Facts:
         "operators": dict(counts.most_common()),
         "functions": [each.name for each in model.functions],
     }
-
-
-def _operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    for node in nodes:
-        yield f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _operators(attribute.g.node)
-            for body in attribute.graphs:
-                yield from _operators(body.node)
 
 
 def ends(graph: Graph) -> Facts:

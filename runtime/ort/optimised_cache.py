@@ -29,6 +29,7 @@ import onnxruntime
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
+from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort.release import runtime
@@ -283,7 +284,7 @@ def without_repeats(model: bytes) -> bytes:
     import onnx  # warm starts do not need it
 
     proto = onnx.ModelProto.FromString(model)
-    changed = [_deduplicate(graph) for graph in _graphs(proto.graph)]
+    changed = [_deduplicate(graph) for graph in nested(proto.graph)]
     return proto.SerializeToString() if any(changed) else model
 
 
@@ -298,12 +299,3 @@ def _deduplicate(graph: onnx.GraphProto) -> bool:
     for place in reversed(repeated):
         del graph.initializer[place]
     return bool(repeated)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and its bodies."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)

@@ -6,6 +6,7 @@ A model with anything unusual is left to onnx: a message twice, text that is not
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from graphcore.errors import ModelError
@@ -84,6 +85,16 @@ def decoded(content: memoryview) -> onnx.ModelProto | None:
         return model if {opset.domain for opset in model.opset_import} <= {"", "ai.onnx"} else None
     except (ModelError, ValueError, RecursionError, struct.error):
         return None
+
+
+def nested(graph: Any) -> Iterator[onnx.GraphProto]:
+    """Yield a graph, or a function, and the graphs in attributes of its nodes. Messages of `decoded` have no lists of
+    graphs."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in [attribute.g] if attribute.HasField("g") else getattr(attribute, "graphs", ()):
+                yield from nested(body)
 
 
 def tensor(**fields: Any) -> onnx.TensorProto:

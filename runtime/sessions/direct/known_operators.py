@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from graphcore.onnx.proto.messages import GRAPH, TENSOR
+from graphcore.onnx.proto.messages import TENSOR, nested
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
@@ -185,7 +185,7 @@ class _FilledWalk:
         branches: list[list[bool]] = []
         for attribute in node.attribute:
             if always and attribute.name == "else_branch":
-                self.names.sure.update(_names(attribute.g))
+                self.names.sure.update(n for body in nested(attribute.g) for each in body.node for n in each.output)
                 continue
             inner = _FilledWalk({*self.filled}, {*self.sizes}, self.names)
             inner.follow(attribute.g)
@@ -199,15 +199,6 @@ def _moves(node: onnx.NodeProto) -> bool:
     if node.op_type == "Cast":
         return any(a.name == "to" and a.i in _SIZE_DTYPES for a in node.attribute)
     return node.op_type in _SAME_NUMBERS or node.op_type == "Gather"
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the names of the results in a graph and in its bodies."""
-    for node in graph.node:
-        yield from node.output
-        for attribute in node.attribute:
-            if attribute.type == GRAPH:
-                yield from _names(attribute.g)
 
 
 def _holds_some(attribute: onnx.AttributeProto) -> bool:

@@ -7,13 +7,13 @@ its errors explain the fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constants
-from graphcore.onnx.proto.messages import GRAPH
+from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import versions_of
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -162,7 +162,8 @@ class Scan(ScannedValues):
             inferred = onnx.shape_inference.infer_shapes(safe)
         except Exception:
             return "its shapes"
-        shapes = {v.name: v.type.tensor_type.shape.dim for v in _values(inferred.graph)}
+        values = (v for graph in nested(inferred.graph) for v in (*graph.input, *graph.value_info))
+        shapes = {v.name: v.type.tensor_type.shape.dim for v in values}
         for name, axis in unsure:
             dims = shapes.get(name, ())
             if len(dims) <= axis or not (dims[axis].dim_value > 0 or dims[axis].dim_param in dim_names):
@@ -373,13 +374,3 @@ class Scan(ScannedValues):
 
 def _serialised(node: onnx.NodeProto) -> list[bytes]:
     return [a.SerializeToString() for a in node.attribute]
-
-
-def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
-    """Yield the descriptions of the values of a graph and of its bodies."""
-    yield from graph.input
-    yield from graph.value_info
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == GRAPH:
-                yield from _values(attribute.g)

@@ -7,12 +7,13 @@ file. Separate from `keys`, because this module imports onnx, which takes as lon
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
+from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import content_of
 from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
@@ -65,7 +66,7 @@ class FileSource(Source):
             return None
         # Python defines custom operators. Files may import domains that no node uses.
         imported = {o.domain for o in self._proto.opset_import} - DOMAINS
-        if imported and not imported.isdisjoint(_domains(self._proto.graph.node)):
+        if imported and any(node.domain in imported for graph in nested(self._proto.graph) for node in graph.node):
             return None
         files = self.locations = list(dict.fromkeys(locations))
         contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in files]
@@ -86,12 +87,3 @@ class FileSource(Source):
         stamp, is_settled = stamp_of(path)
         self.is_settled &= is_settled
         return stamp.encode("utf-8", "surrogateescape")
-
-
-def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """Yield the domains of nodes and of nodes in their bodies."""
-    for node in nodes:
-        yield node.domain
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _domains(body.node)
