@@ -86,7 +86,7 @@ TABLES = {
         runtime/lowering/workarounds/dequantized.py NEUTRAL _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _INDICES _COUNTED _COSTLY
-        runtime/ort/optimisers.py RISKY_PATTERNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
+        runtime/ort/optimisers.py RISKY_PATTERNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES _MATCHED EXPANDED
     """,
     "algorithm: steps that one rule looks for, beside that rule": """
         graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS

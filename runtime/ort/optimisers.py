@@ -139,51 +139,32 @@ _NORMS = frozenset({"LayerNormalization", "ReduceMean"})
 _GELUS = frozenset({"Erf", "Gelu", "Tanh"})
 _MOVES = frozenset({"DepthToSpace", "Einsum", "Gemm", "MatMul", "SpaceToDepth", "Transpose"})
 
-NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                "Avx2WeightS8ToU8Transformer",
-                "DQMatMulNBitsFusion",
-                "DoubleQDQPairsRemover",
-                "DynamicQuantizeMatMulFusion",
-                "MatMulIntegerToFloatFusion",
-                "MatMulNBitsFusion",
-                "QDQFinalCleanupTransformer",
-                "QDQPropagationTransformer",
-                "QDQS8ToU8Transformer",
-                "QDQSelectorActionTransformer",
-                "WeightBiasQuantization",
-            ),
-            _QUANTIZED,
-        ),
-        **dict.fromkeys(("GeluFusion", "GeluFusionL1", "GeluFusionL2"), frozenset({"Erf", "Gelu"})),
-        **dict.fromkeys(
-            ("LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2", "SimplifiedLayerNormFusion"), _NORMS
-        ),
-        **dict.fromkeys(("BiasSkipLayerNormFusion", "EmbedLayerNormFusion", "SkipLayerNormFusion"), _NORMS),
-        **dict.fromkeys(
-            ("GemmActivationFusion", "MatMulActivationFusion", "MatMulAddFusion", "MatMulScaleFusion",
-             "MatmulTransposeFusion"),
-            _PRODUCTS,
-        ),
-        **dict.fromkeys(("GatherSliceToSplitFusion", "GatherToSplitFusion"), frozenset({"Gather", "Slice"})),
-        **dict.fromkeys(("ConvActivationFusion", "ConvAddActivationFusion"), _CONVOLUTIONS),
-        **dict.fromkeys(("NchwcTransformer", "NhwcTransformer"), _CONVOLUTIONS | _POOLS | _QUANTIZED),
-        "AttentionFusion": _PRODUCTS | _NORMS,
-        "BiasDropoutFusion": frozenset({"Dropout"}),
-        "BiasGeluFusion": _GELUS,
-        "BiasSoftmaxFusion": frozenset({"LogSoftmax", "Softmax"}),
-        "FastGeluFusion": _GELUS,
-        "GatherToSliceFusion": frozenset({"Gather"}),
-        "GroupQueryAttentionFusion": frozenset({"GroupQueryAttention"}),
-        "QuickGeluFusion": frozenset({"Sigmoid"}),
-        "ReshapeFusion": _MOVES | {"LayerNormalization", "Reshape"},
-        "SliceConcatToSpaceToDepthFusion": frozenset({"Concat", "Slice"}),
-        "TransposeOptimizer": _MOVES | _QUANTIZED,
-    }
+_MATCHED: tuple[tuple[frozenset[str], str], ...] = (
+    (_QUANTIZED, "Avx2WeightS8ToU8Transformer DQMatMulNBitsFusion DoubleQDQPairsRemover DynamicQuantizeMatMulFusion"
+     " MatMulIntegerToFloatFusion MatMulNBitsFusion QDQFinalCleanupTransformer QDQPropagationTransformer"
+     " QDQS8ToU8Transformer QDQSelectorActionTransformer WeightBiasQuantization"),
+    (frozenset({"Erf", "Gelu"}), "GeluFusion GeluFusionL1 GeluFusionL2"),
+    (_NORMS, "LayerNormFusion LayerNormFusionL1 LayerNormFusionL2 SimplifiedLayerNormFusion BiasSkipLayerNormFusion"
+     " EmbedLayerNormFusion SkipLayerNormFusion"),
+    (_PRODUCTS, "GemmActivationFusion MatMulActivationFusion MatMulAddFusion MatMulScaleFusion MatmulTransposeFusion"),
+    (frozenset({"Gather", "Slice"}), "GatherSliceToSplitFusion GatherToSplitFusion"),
+    (_CONVOLUTIONS, "ConvActivationFusion ConvAddActivationFusion"),
+    (_CONVOLUTIONS | _POOLS | _QUANTIZED, "NchwcTransformer NhwcTransformer"),
+    (_PRODUCTS | _NORMS, "AttentionFusion"),
+    (frozenset({"Dropout"}), "BiasDropoutFusion"),
+    (_GELUS, "BiasGeluFusion FastGeluFusion"),
+    (frozenset({"LogSoftmax", "Softmax"}), "BiasSoftmaxFusion"),
+    (frozenset({"Gather"}), "GatherToSliceFusion"),
+    (frozenset({"GroupQueryAttention"}), "GroupQueryAttentionFusion"),
+    (frozenset({"Sigmoid"}), "QuickGeluFusion"),
+    (_MOVES | {"LayerNormalization", "Reshape"}, "ReshapeFusion"),
+    (frozenset({"Concat", "Slice"}), "SliceConcatToSpaceToDepthFusion"),
+    (_MOVES | _QUANTIZED, "TransposeOptimizer"),
 )  # fmt: skip
-"""By the name of an optimiser: every match has one of these operators, as written or before other optimisers."""
+"""Operators, one of which every match of these optimisers has, as written or before other optimisers."""
+
+NEEDS: Mapping[str, frozenset[str]] = MappingProxyType({n: ops for ops, names in _MATCHED for n in names.split()})
+"""The same by the name of an optimiser."""
 
 EXPANDED = frozenset(
     "AffineGrid Attention Bernoulli CausalConvWithState CenterCropPad FlexAttention GroupNormalization LinearAttention"
