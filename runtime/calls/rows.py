@@ -355,9 +355,8 @@ class Ragged:
         """Return the number of elements of a row that is padded to these sizes."""
         total = 0
         for name, array in row.items():
-            names = self.inputs.get(name)
-            pairs = zip(names, array.shape, strict=True) if names else ()
-            total += math.prod(sizes[c] if c else n for c, n in pairs) if names else array.size
+            names = self.inputs.get(name, (None,) * array.ndim)
+            total += math.prod(sizes[c] if c else n for c, n in zip(names, array.shape, strict=True))
         return total
 
     def joined(self, rows: Sequence[Mapping[str, Array]], axes: Mapping[str, int]) -> dict[str, Array]:

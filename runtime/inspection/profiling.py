@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import json
 import os
@@ -264,6 +263,4 @@ def _stored(value: Any) -> Any:
 
 def _short(error: Exception) -> str:
     """Return the first line of onnxruntime's message."""
-    with contextlib.suppress(IndexError):
-        return str(error).strip().split("\n")[0][:200]
-    return type(error).__name__
+    return str(error).strip().split("\n")[0][:200]

@@ -129,7 +129,7 @@ def planned(
         plain, sizes = checked_apart(checked)
         lowered = lowered if sizes is None else plain
     report = findings(lowered, legality("openvino", runtime), halves=hint != "f32")
-    if report.is_supported:
+    if not report.unsupported:
         return Plan(lowered, hint, {}, report.bounds, checks, sizes)
     return Plan(lower(graph, "cpu"), "", report.unsupported)
 

@@ -60,11 +60,6 @@ class Findings:
     unsupported: Mapping[str, str]
     bounds: tuple[IntegerBound, ...] = ()
 
-    @property
-    def is_supported(self) -> bool:
-        """Return True if OpenVINO may run the graph."""
-        return not self.unsupported
-
 
 def findings(graph: Graph, rules: Legality, *, halves: bool = False) -> Findings:
     """Check a graph that was lowered for OpenVINO.
