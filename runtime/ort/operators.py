@@ -10,7 +10,10 @@ from typing import Any
 import onnx
 import onnxruntime
 
+from graphcore.onnx.proto.type_protos import proto_of
 from graphcore.onnx.schemas.schemas import Operator, operator_of
+from graphcore.runtime.ort.transport_dtypes import type_of
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType
 
 LOG = logging.getLogger("graphcore")
 
@@ -123,30 +126,11 @@ def _operator(schema: Any) -> Operator:
     return operator_of(schema, lambda p: (p.typeStr, str(p.option).rpartition(".")[2], p.isHomogeneous))
 
 
-_NUMBERS = onnx.TensorProto.DataType
-
-
 def _type(described: Any, is_scalar: bool) -> onnx.TypeProto | None:
     """Return the type of an output from onnxruntime's description; None if the dtype is unknown."""
-    result = onnx.TypeProto()
-    text, holder = described.type, result
-    while not text.startswith("tensor("):
-        kind, _, rest = text.partition("(")
-        if kind not in ("seq", "optional"):
-            return None
-        holder = (holder.sequence_type if kind == "seq" else holder.optional_type).elem_type
-        text = rest.removesuffix(")")
-    name = text.removeprefix("tensor(").removesuffix(")").upper()
-    if name not in _NUMBERS.keys():  # noqa: SIM118 - an enumeration of protobuf
+    type_ = leaf = type_of(described)
+    while isinstance(leaf, (SequenceType, OptionalType)):
+        leaf = leaf.element
+    if not isinstance(leaf, TensorType) or leaf.dtype.is_complex:  # sessions have no complex numbers
         return None
-    holder.tensor_type.elem_type = _NUMBERS.Value(name)
-    if holder is not result or not (described.shape or is_scalar):
-        return result
-    holder.tensor_type.shape.SetInParent()
-    for size in described.shape:
-        dim = holder.tensor_type.shape.dim.add()
-        if isinstance(size, int):
-            dim.dim_value = size
-        elif size is not None:
-            dim.dim_param = size
-    return result
+    return proto_of(TensorType(leaf.dtype, []) if is_scalar else type_)

@@ -207,15 +207,14 @@ def dtype_named(name: str) -> DType:
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
     """Return the types of the inputs and of the outputs by name; `OpaqueType` for types that graphcore lacks."""
-    semantic = _semantic(notes.read(session.get_modelmeta().custom_metadata_map).get(notes.DTYPES, "{}"))
-    inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
-    outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
-    return inputs, outputs
+    metadata = notes.read(session.get_modelmeta().custom_metadata_map)
+    inputs, outputs = ({v.name: type_of(v) for v in ends} for ends in (session.get_inputs(), session.get_outputs()))
+    return noted(inputs, metadata), noted(outputs, metadata)
 
 
 def outputs_of(session: onnxruntime.InferenceSession) -> dict[str, Type]:
     """Return the types of the outputs of a session whose model has no metadata of graphcore."""
-    return {v.name: _type(v, {}) for v in session.get_outputs()}
+    return {v.name: type_of(v) for v in session.get_outputs()}
 
 
 def _semantic(text: str) -> dict[str, object]:
@@ -250,13 +249,10 @@ def _meant(stored: TensorType, dtype: DType) -> TensorType:
     return TensorType(dtype, shape[:-1])
 
 
-def _type(value: Any, semantic: dict[str, object]) -> Type:
+def type_of(described: Any) -> Type:
+    """Return the type of an input or output as onnxruntime describes it."""
     # onnxruntime reports [] for scalars and for tensors of unknown rank, and no shapes of elements.
-    shape = Shape(map(_dim, value.shape)) if value.shape else Shape.unknown()
-    type_ = _parsed(value.type, shape)
-    if not isinstance(type_, TensorType):
-        return type_
-    return _meant(type_, _noted(semantic.get(value.name), type_.dtype))
+    return _parsed(described.type, Shape(map(_dim, described.shape)) if described.shape else Shape.unknown())
 
 
 def _parsed(described: str, shape: Shape) -> Type:
