@@ -26,7 +26,7 @@ from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.ort.openvino.support import require
 from graphcore.support.atomic_files import replace_files, replace_pair
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import choices
 from graphcore.support.progress import ProgressOption, display_for
 from graphcore.surgery.astype import with_io_dtype
 from graphcore.types.dtypes import DType
@@ -82,13 +82,9 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
     at the opset that was asked for; `ExportError` for a node of dtypes that its operator does not have.
     """
     if options.target not in TARGETS:
-        close = suggestion(options.target, TARGETS)
-        raise GraphError(f"no target is called {options.target!r}", help=f"{close}use one of {', '.join(TARGETS)}")
+        raise GraphError(f"no target is called {options.target!r}", help=choices(options.target, TARGETS))
     if options.precision is not None and options.precision not in PRECISIONS:
-        close = suggestion(options.precision, PRECISIONS)
-        raise GraphError(
-            f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
-        )
+        raise GraphError(f"there is no precision {options.precision!r}", help=choices(options.precision, PRECISIONS))
     versions = _versions(options)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
@@ -129,8 +125,7 @@ def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
     target, precision = options.target, options.precision
     level: Optimize = ("all" if TARGETS[target].table else "off") if options.optimize is None else options.optimize
     if level not in LEVELS:
-        close = suggestion(level, LEVELS)
-        raise GraphError(f"there is no level of optimization {level!r}", help=f"{close}use one of {', '.join(LEVELS)}")
+        raise GraphError(f"there is no level of optimization {level!r}", help=choices(level, LEVELS))
     with_buffers = exposed(graph)
     note_initial_values(with_buffers, graph)
 

@@ -29,7 +29,7 @@ from graphcore.runtime.sessions import loading
 from graphcore.runtime.sessions.loading import LoadOptions, require_format
 from graphcore.runtime.sessions.plan import Engine
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import choices
 
 if TYPE_CHECKING:
     import onnx
@@ -87,13 +87,11 @@ class InferenceSession:
     ) -> None:
         if precision is not None and precision not in PRECISIONS:
             raise GraphError(
-                f"InferenceSession: there is no precision {precision!r}",
-                help=f"{suggestion(precision, PRECISIONS)}use one of {', '.join(PRECISIONS)}",
+                f"InferenceSession: there is no precision {precision!r}", help=choices(precision, PRECISIONS)
             )
         if optimize not in LEVELS:
             raise GraphError(
-                f"InferenceSession: there is no level of optimization {optimize!r}",
-                help=f"{suggestion(optimize, LEVELS)}use one of {', '.join(LEVELS)}",
+                f"InferenceSession: there is no level of optimization {optimize!r}", help=choices(optimize, LEVELS)
             )
         self.precision = precision
         self.optimize = optimize

@@ -55,6 +55,11 @@ def suggestion(query: object, names: Iterable[str], *, cutoff: float = 0.7, endi
     return f"did you mean {' or '.join(by_lower[name] for name in close)}?{ending}" if close else ""
 
 
+def choices(query: object, names: Collection[str], *, cutoff: float = 0.7) -> str:
+    """Return the help of an error for a value that is not one of these names, with a suggestion."""
+    return f"{suggestion(query, names, cutoff=cutoff)}use one of {', '.join(names)}"
+
+
 _MAX_GAP = 0.1
 """The maximum difference in similarity for which the second name is also suggested."""
 

@@ -122,7 +122,7 @@ def _checked_tensors(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]
 
 def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:
     """Return the size of a dim of the inputs' dim names; None if it cannot be evaluated."""
-    sizes = sizes_of(graph, feed) if graph is not None else {}
+    sizes = _sizes_of(graph, feed) if graph is not None else {}
     try:
         return Dim(stated).evaluate(sizes)
     except (ValueError, TypeError, ZeroDivisionError):
@@ -298,7 +298,7 @@ class UserNodes:
 
     def shapes(self, node: Node, feed: Mapping[str, Any]) -> dict[int, str]:
         """Return the dtypes and shapes of a node's operands in this run by id, as far as they are known."""
-        sizes = sizes_of(self._graph, feed)
+        sizes = _sizes_of(self._graph, feed)
         shapes: dict[int, str] = {}
         unknown: list[Symbol] = []
         for symbol in {s.id: s for s in node.inputs if s is not None}.values():
@@ -336,14 +336,9 @@ def _spellings(name: str) -> list[str]:
     return [*ends, *starts, *bare]
 
 
-def sizes_of(graph: Graph, feed: Mapping[str, Any]) -> dict[str, int]:
+def _sizes_of(graph: Graph, feed: Mapping[str, Any]) -> dict[str, int]:
     """Return the sizes of named dims in the inputs of a graph."""
-    sizes: dict[str, int] = {}
-    for symbol in graph.inputs:
-        array = feed.get(symbol.name)
-        if isinstance(array, np.ndarray) and isinstance(symbol.type, TensorType) and symbol.shape.is_ranked:
-            sizes.update({d.name: n for d, n in zip(symbol.shape, array.shape, strict=False) if d.name is not None})
-    return sizes
+    return python_ops.sizes_of((symbol.type, feed.get(symbol.name)) for symbol in graph.inputs)
 
 
 def _in_run(symbol: Symbol, sizes: Mapping[str, int], feed: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import onnxruntime
 
 from graphcore.errors import GraphError, RunError
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import choices
 
 _CPU = "CPUExecutionProvider"
 
@@ -64,7 +64,7 @@ def select(devices: str | Sequence[Any]) -> Selection:
     if isinstance(devices, str) and devices not in POLICIES:
         raise GraphError(
             f"InferenceSession: there is no device policy {devices!r:.80}",
-            help=f"{suggestion(devices, POLICIES, cutoff=0.6)}use one of {', '.join(POLICIES)}",
+            help=choices(devices, POLICIES, cutoff=0.6),
         )
     if not available():
         raise RunError(

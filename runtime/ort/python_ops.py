@@ -22,7 +22,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -305,7 +305,7 @@ def _compute(site: PythonNode, stored: Sequence[Array]) -> list[Array]:
     results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     if len(results) < len(site.results):
         raise _Refusal(f"it returned {len(results)} results, but {len(site.results)} are declared")
-    sizes = _sizes(site, values)
+    sizes = sizes_of(zip(site.inputs, values, strict=False))
     pairs = zip(results, site.results, strict=False)
     return [_check_result(value, declared, sizes, i) for i, (value, declared) in enumerate(pairs)]
 
@@ -318,13 +318,15 @@ def _to_dtype(array: Array, dtype: DType) -> Array:
     return array if array.dtype == dtype.storage.numpy else array.astype(dtype.storage.numpy)
 
 
-def _sizes(site: PythonNode, values: Sequence[Any]) -> dict[str, int]:
-    """Return the sizes of named dims in this call."""
-    sizes: dict[str, int] = {}
-    for type_, value in zip(site.inputs, values, strict=False):
-        if isinstance(type_, TensorType) and type_.shape.is_ranked:
-            sizes.update({d.name: n for d, n in zip(type_.shape, value.shape, strict=False) if d.name is not None})
-    return sizes
+def sizes_of(values: Iterable[tuple[Type | None, Any]]) -> dict[str, int]:
+    """Return the sizes of the named dims in types, by their values."""
+    return {
+        dim.name: size
+        for type_, value in values
+        if isinstance(type_, TensorType) and type_.shape.is_ranked and isinstance(value, np.ndarray)
+        for dim, size in zip(type_.shape, value.shape, strict=False)
+        if dim.name is not None
+    }
 
 
 def _check_result(value: Any, declared: TensorType, sizes: dict[str, int], position: int) -> Array:

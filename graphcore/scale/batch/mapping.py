@@ -24,7 +24,7 @@ from graphcore.scale.batch.worker import BatchJob, BatchWorker, OnError, outcome
 from graphcore.scale.placing import place_models
 from graphcore.scale.recipes import Recipe, graph_of, require_counts
 from graphcore.scale.storage import require_tensors
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import choices, suggestion
 from graphcore.types.tensor_types import TensorType
 
 _LOG = logging.getLogger("graphcore.scale")
@@ -99,10 +99,7 @@ def map_batches(
             f"map_batches: dataset must be a Ray Dataset, got {type(dataset).__name__}", help=f"give {reader}"
         )
     if on_error not in _CHOICES:
-        raise GraphError(
-            f"map_batches: unknown on_error={on_error!r:.40}",
-            help=f"{suggestion(on_error, _CHOICES)}use one of {', '.join(_CHOICES)}",
-        )
+        raise GraphError(f"map_batches: unknown on_error={on_error!r:.40}", help=choices(on_error, _CHOICES))
     counts = {"batch_size": batch_size, "threads": threads, "workers": workers, "rows": rows}
     require_counts("map_batches", **{name: value for name, value in counts.items() if value is not None})
     recipe = model if isinstance(model, Recipe) and not isinstance(model, Graph) else None
