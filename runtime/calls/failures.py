@@ -9,16 +9,19 @@ from typing import Any, Self
 
 import numpy as np
 
+from graphcore.arrays import big_integers
+from graphcore.arrays.casting import Array
 from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
-from graphcore.ir.transform.walk import mark_of, marked, node_of, walk
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
+from graphcore.ir.transform.walk import bodies, mark_of, marked, node_of, walk
 from graphcore.runtime.calls.feeds import summary
 from graphcore.runtime.ort import python_ops
 from graphcore.support.source_lines import Line
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import TensorType, Type
 
 _SIZE_CHECK = re.compile(rf".*Name:'([^\n]*?{SIZE_CHECK}[^\n]*)' Status Message.* got -(\d+)\s*$", re.DOTALL)
 _TEXT = re.compile(rf"{SIZE_CHECK}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
@@ -361,3 +364,85 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> str:
         return str(dim.evaluate(sizes))
     except (ValueError, TypeError, ZeroDivisionError):
         return "?"
+
+
+# Calls with empty arrays that kernels refuse: empty inputs give empty outputs.
+
+_WRONG_SIZE = re.compile(r" got -\d+\s*$")
+"""The end of the runtime's message if a size differs from the one that `ops.rebind` states."""
+_MISTAKES = ("is outside of", "was stated")
+"""Messages about mistakes that do not depend on empty arrays."""
+
+
+def is_about_empty(error: Exception, feed: Mapping[str, Any]) -> bool:
+    """Return True if a run may have failed because an array is empty."""
+    if not any(isinstance(array, np.ndarray) and not array.size for array in feed.values()):
+        return False
+    text = str(error)
+    if SIZE_CHECK in text and _WRONG_SIZE.search(text):
+        return False
+    why = RuntimeMessage.of(text).why
+    return not any(mistake in why for mistake in _MISTAKES)
+
+
+def zero_results(outputs: Mapping[str, Type], sizes: Mapping[str, int]) -> list[Array] | None:
+    """Return the results of a call if all of them are empty; None if some may have elements."""
+    results = []
+    for type_ in outputs.values():
+        shape = _static_shape(type_, sizes)
+        if shape is None or 0 not in shape:
+            return None
+        assert isinstance(type_, TensorType)
+        if type_.dtype.is_complex:
+            results.append(np.zeros(shape, type_.dtype.numpy))
+            continue
+        results.append(np.zeros((*shape, *big_integers.storage_axis(type_.dtype)), type_.dtype.storage.numpy))
+    return results
+
+
+def without_empty(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """Return a graph for these sizes of dims, in which no kernel computes an empty tensor.
+
+    Attention over no keys gives zeros, as a product without terms does. A Reshape gets the shape of its type, since -1
+    is undefined for an empty tensor.
+    """
+    return Rewrite(graph, _RemoveEmpty(sizes)).run()
+
+
+@dataclass(eq=False)
+class _RemoveEmpty(Policy[Rewrite]):
+    sizes: Mapping[str, int]
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        shapes, build = [_static_shape(s.type, self.sizes) for s in node.outputs], rewrite.new.build
+        known_shapes = [shape for shape in shapes if shape is not None]
+        if len(known_shapes) < len(shapes) or bodies(node):
+            return None
+        if all(0 in shape for shape in known_shapes) or _is_empty_attention(node, self.sizes):
+            pairs = zip(node.outputs, known_shapes, strict=True)
+            return [build.constant(np.zeros(n, s.dtype.numpy), s.dtype) for s, n in pairs]
+        if node.op_type != "Reshape" or node.domain:
+            return None
+        target = build.vector(known_shapes[0])
+        return [build.emit("Reshape", (inputs[0], target), node.outputs[0].type, {"allowzero": 1})]
+
+
+def _is_empty_attention(node: Node, sizes: Mapping[str, int]) -> bool:
+    """Return True if a node is attention without a past and with no queries or no keys."""
+    if node.op_type != "Attention" or node.domain or len(node.outputs) != 1 or any(node.inputs[4:6]):
+        return False
+    shapes = [_static_shape(s.type, sizes) for s in node.inputs[:2] if s is not None]
+    return any(shape is not None and 0 in shape for shape in shapes)
+
+
+def _static_shape(type_: Type, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """Return the shape of a type as numbers; None if it is only known at run time."""
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return None
+    if not all(dim.depends_on(sizes) for dim in type_.shape):
+        return None
+    try:
+        shape = tuple(dim.evaluate(sizes) for dim in type_.shape)
+    except ZeroDivisionError:
+        return None
+    return shape if all(size >= 0 for size in shape) else None

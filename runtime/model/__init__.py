@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from graphcore.runtime.model.calling import Start
 from graphcore.runtime.model.model import Model
-from graphcore.runtime.model.started import Start
 
 __all__ = ["Model", "Start"]

@@ -40,7 +40,6 @@ class InstalledOperators:
     def __init__(self, libraries: Sequence[str] = ()) -> None:
         self._libraries = tuple(libraries)
         self._schemas: dict[tuple[str, str], list[Any]] = {}
-        self._domains: set[str] = set()
         self._answers: dict[bytes, list[onnx.TypeProto | None] | None] = {}
         self._operators: dict[tuple[str, str, int], Operator | None] = {}
         try:
@@ -48,13 +47,8 @@ class InstalledOperators:
 
             for schema in state.get_all_operator_schema():
                 self._schemas.setdefault((schema.domain, schema.name), []).append(schema)
-                self._domains.add(schema.domain)
         except Exception as error:  # a build without it
             LOG.info("the operators of the installed onnxruntime cannot be read: %s: %s", type(error).__name__, error)
-
-    def knows(self, domain: str) -> bool:
-        """Return True if the build has schemas of a domain's operators."""
-        return domain in self._domains
 
     def operator(self, domain: str, op_type: str, version: int) -> Operator | None:
         """Return an operator by the schema for a version of its domain; None if there is none."""
