@@ -22,9 +22,6 @@ class RuntimeOperators(Protocol):
     def operator(self, domain: str, op_type: str, version: int) -> Operator | None:
         """Return an operator by the runtime's schema at a version of its domain; None if it has none."""
 
-    def knows(self, domain: str) -> bool:
-        """Return True if the runtime has schemas of a domain's operators."""
-
     def results(self, model: onnx.ModelProto) -> list[onnx.TypeProto | None] | None:
         """Return the types that the runtime infers for the outputs of a model; None if it rejects the model.
 
