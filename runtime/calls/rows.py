@@ -393,9 +393,9 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> int | None:
     return dim.evaluate(sizes)
 
 
-def row_types(types: Mapping[str, Type], axes: Mapping[str, int], rows: Dim | None = None) -> dict[str, Type]:
+def row_types(types: Mapping[str, Type], axes: Mapping[str, int], rows: Dim | None = None) -> dict[str, TensorType]:
     """Return the types of a row: the batch types without the batch axis, or with any number of `rows`."""
-    row: dict[str, Type] = {}
+    row: dict[str, TensorType] = {}
     for name, type_ in types.items():
         assert isinstance(type_, TensorType)
         row[name] = type_
@@ -423,7 +423,6 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
     values: dict[str, Array] = {}
     named: dict[str, tuple[str | None, ...]] = {}
     for name, type_ in row_types(inputs, batches.inputs).items():
-        assert isinstance(type_, TensorType)
         if name not in pads or not type_.shape.is_ranked:
             continue
         what = f"{batches.model}: the pad value of input {name!r}"
@@ -437,9 +436,6 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
         values[name] = np.asarray(filler)
         named[name] = tuple(dim.name for dim in type_.shape)
     output_axes = {name: axis for name, axis in batches.outputs.items() if name not in batches.open}
-    cut: dict[str, tuple[Dim, ...] | None] = {}
-    for name, type_ in outputs.items():
-        assert isinstance(type_, TensorType)
-        is_known = name in output_axes and type_.shape.is_ranked
-        cut[name] = tuple(d for i, d in enumerate(type_.shape) if i != output_axes[name]) if is_known else None
+    types = row_types({name: type_ for name, type_ in outputs.items() if name in output_axes}, output_axes)
+    cut = {n: tuple(types[n].shape) if n in types and types[n].shape.is_ranked else None for n in outputs}
     return Ragged(named, cut, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -74,16 +75,11 @@ def submit(pool: ThreadPoolExecutor, call: Callable[..., list[Any]], future: Cal
     return future
 
 
+@functools.cache
 def _stop_at_exit() -> None:
     """Register once to stop calls when the program ends, before `concurrent.futures` waits for its threads: it was
     imported earlier, so that its function runs later."""
-    global _is_registered
-    if not _is_registered:
-        _is_registered = True
-        threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
-
-
-_is_registered = False
+    threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 
 
 def _stop_all() -> None:

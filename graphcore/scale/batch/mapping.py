@@ -149,7 +149,7 @@ def _types(
     """Return the type of a row of each input and output, without the batch."""
     if recipe is not None:
         inputs, outputs = dict(recipe.inputs), dict(recipe.outputs)
-        return _rows(inputs, dict.fromkeys(inputs, 0)), _rows(outputs, dict.fromkeys(outputs, 0))
+        return row_types(inputs, dict.fromkeys(inputs, 0)), row_types(outputs, dict.fromkeys(outputs, 0))
     inputs, outputs = (
         require_tensors(model.name, "input", model.inputs),
         require_tensors(model.name, "output", model.outputs),
@@ -161,15 +161,7 @@ def _types(
                 f"map_batches: {model.name}: output {name!r} is {type_}, but a column needs a known rank",
                 help="give the output a shape, or remove it from the model",
             )
-    return _rows(inputs, axes.inputs), _rows(outputs, axes.outputs)
-
-
-def _rows(types: Mapping[str, TensorType], axes: Mapping[str, int]) -> dict[str, TensorType]:
-    result = {}
-    for name, type_ in row_types(types, axes).items():
-        assert isinstance(type_, TensorType)
-        result[name] = type_
-    return result
+    return row_types(inputs, axes.inputs), row_types(outputs, axes.outputs)
 
 
 def _name_columns(
