@@ -15,8 +15,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.cli import arrays
 from graphcore.cli.arguments.options import LinkArguments
 from graphcore.cli.commands import bench
-from graphcore.cli.commands.bench import Bars, Latency, in_turns, ratio, svg
-from graphcore.cli.memory import MemoryRequest, peak
+from graphcore.cli.commands.bench import Bars, Latency, MemoryRequest, in_turns, peak, ratio, svg
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -15,10 +18,10 @@ import numpy as np
 
 from graphcore import runtime
 from graphcore.cli import arrays, output
-from graphcore.cli.arguments.options import links
+from graphcore.cli.arguments.options import LinkArguments, links
 from graphcore.cli.distances import feeds_of
-from graphcore.cli.memory import MemoryRequest, peak
 from graphcore.errors import FeedError, GraphcoreError
+from graphcore.ir.graph import Graph
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
 from graphcore.support.escaping import escaped
 from graphcore.types.tensor_types import TensorType, Type
@@ -326,3 +329,86 @@ def _print(args: argparse.Namespace, rows: list[BenchRow], memory: Mapping[str, 
 def _cells(latency: Latency, batch: int) -> tuple[str, ...]:
     times = [*(latency.percentile(part) for part in (50, 90, 95, 99)), latency.best]
     return (*(f"{seconds * 1e3:.4g}" for seconds in times), f"{batch / latency.mean:.4g}")
+
+
+# The memory of a model, measured in a separate process: `python -m graphcore.cli.commands.bench` reads a
+# `MemoryRequest` as JSON, and prints the bytes.
+
+_TIMEOUT = 600  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """A measurement. feeds: a file that `arrays.write` wrote. alone: run by onnxruntime alone."""
+
+    model: str
+    feeds: str
+    alone: bool
+    provider: str
+    precision: Any
+    threads: int
+    links: LinkArguments
+
+
+def peak(request: MemoryRequest) -> int | None:
+    """Return the peak memory in bytes of loading a model and calling it once; None if it cannot be measured."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", "graphcore.cli.commands.bench"],
+            input=json.dumps(asdict(request)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT,
+            env=environment,
+        )
+        return int(process.stdout) if process.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+
+
+def _memory_usage() -> dict[str, int] | None:
+    """Return the current and the peak memory of this process in bytes; None if the system does not report them.
+
+    The peak of `getrusage` would include the parent process.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            lines = dict(line.split(":", 1) for line in file if line.startswith(("VmRSS", "VmHWM")))
+        return {key: int(lines[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM")}
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _measure(request: MemoryRequest) -> int | None:
+    session = runtime.InferenceSession(
+        request.provider, precision=request.precision, intra_op_num_threads=request.threads
+    )
+    small = Graph("small", {"x": TensorType("float32", [1])})
+    small.output(y=-small["x"])
+    session.load(small.to_onnx())(x=[1.0])  # imports must not count as memory of the model
+    feeds = arrays.read_all(request.feeds)
+    before = _memory_usage()
+    if request.alone:
+        onnxruntime_alone(request.model, session.providers, request.threads)(feeds)
+    else:
+        session.load(request.model, **request.links)(**feeds)
+    after = _memory_usage()
+    return None if before is None or after is None else max(0, after["VmHWM"] - before["VmRSS"])
+
+
+def main() -> int:
+    """Measure the request on stdin. Returns the exit status."""
+    try:
+        peak_bytes = _measure(MemoryRequest(**json.load(sys.stdin)))
+    except GraphcoreError:
+        return 1
+    if peak_bytes is None:
+        return 1
+    print(peak_bytes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
