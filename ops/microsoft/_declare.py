@@ -47,16 +47,17 @@ def contrib(
     dtypes: Mapping[str, str],
     kernels: str = "",
     when: When | None = None,
-    typed: bool = False,
-    usual: int = 1,
     note: str = "",
     unsafe: Callable[[Sequence[object]], str] | None = None,
+    rounded: bool = True,
+    wide: tuple[int, ...] = (),
 ) -> Callable[[Callable[..., Any]], CustomOp]:
     """Declare an operator of onnxruntime by its body, whose types are those of the operator.
 
     kernels: the dtypes of the first operand in which the CPU kernel is right. when: returns True for forms in which it
-    is. typed: the function is the type rule, and there is no body. usual: the number of results of a call without
-    `outputs`. unsafe: returns the reason why the kernel crashes the process for some operands, else "".
+    is. unsafe: returns the reason why the kernel crashes the process for some operands, else "". rounded: the body is
+    computed in float32 where floats are narrower, and its floats are rounded once, except the results at `wide`, which
+    are always float32.
     """
     exact = frozenset(map(DType.of, kernels.split()))
 
@@ -68,8 +69,8 @@ def contrib(
 
     def declare(function: Callable[..., Any]) -> CustomOp:
         label = f"{DOMAIN}::{function.__name__}"
-        rule, body = (function, None) if typed else (None, function)
-        declared = register(CustomOp(label, rule, promote, dtypes, body, None, kernel, None, usual))
+        body = _rounded_once(function, wide) if rounded else function
+        declared = register(CustomOp(label, None, promote, dtypes, body, None, kernel, None, 1))
         declared.unsafe = unsafe
         ROWS[declared.name] = ContribRow(declared, kernels, note)
         return declared
@@ -77,26 +78,21 @@ def contrib(
     return declare
 
 
-def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a body to compute floats narrower than 32 bits in float32 and round its results once.
+def _rounded_once(function: Callable[..., Any], but: tuple[int, ...]) -> Callable[..., Any]:
+    """Return a body that computes floats narrower than 32 bits in float32, and rounds its results once."""
 
-    but: the positions of results that are always float32. Results that are not floats are unchanged.
-    """
+    @functools.wraps(function)
+    def body(*operands: Symbol | None, **attributes: Any) -> Any:
+        narrow = [s.dtype for s in operands if s is not None and s.dtype in NARROW]
+        if not narrow:
+            return function(*operands, **attributes)
+        wide = [s.cast(DType.float32) if s is not None and s.dtype in NARROW else s for s in operands]
+        results = function(*wide, **attributes)
+        if not isinstance(results, tuple):
+            return results.cast(narrow[0])
+        return tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(results))
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapper(*operands: Symbol | None, **attributes: Any) -> Any:
-            narrow = [s.dtype for s in operands if s is not None and s.dtype in NARROW]
-            results = function(*[_widened(s) for s in operands], **attributes)
-            if not narrow:
-                return results
-            if not isinstance(results, tuple):
-                return results.cast(narrow[0])
-            return tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(results))
-
-        return wrapper
-
-    return decorate
+    return body
 
 
 def shape_at(types: Types, position: int) -> Shape | None:
@@ -110,11 +106,7 @@ def may_be(dim: Dim, other: Dim) -> bool:
     return not dim.is_static or not other.is_static or dim == other
 
 
-def check_vector(name: str, x: Symbol | None, size: Dim | int) -> None:
-    """Raise `ValueError` unless an operand is a vector of this size, or None."""
+def check_bias(x: Symbol | None, size: Dim | int) -> None:
+    """Raise `ValueError` unless a bias is a vector of this size, or None."""
     if x is not None and (x.rank != 1 or not may_be(x.shape[0], Dim(size) if isinstance(size, int) else size)):
-        raise ValueError(f"{name} must have shape [{size}], got {x.shape}")
-
-
-def _widened(symbol: Symbol | None) -> Symbol | None:
-    return symbol.cast(DType.float32) if symbol is not None and symbol.dtype in NARROW else symbol
+        raise ValueError(f"bias must have shape [{size}], got {x.shape}")

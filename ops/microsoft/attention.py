@@ -10,7 +10,7 @@ from graphcore.ops.attention import rotary_embedding
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import SINGLES, check_vector, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import SINGLES, check_bias, contrib, may_be, shape_at
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import broadcast_to, shape_of
 from graphcore.types.dims import Dim
@@ -26,7 +26,6 @@ Heads = tuple[Symbol, Symbol, Symbol]
     kernels="float32",
     when=lambda types, attributes, results: not attributes["is_packed_batching"],
 )
-@rounded_once()
 def RotaryEmbedding(  # noqa: N802
     input: Symbol,
     position_ids: Symbol,
@@ -107,7 +106,6 @@ def _static(name: str, x: Symbol, axis: int) -> int:
     when=lambda types, attributes, results: _mha_kernel(types, bool(attributes["unidirectional"]), results),
     note="unless packed, or causal with more keys than queries",
 )
-@rounded_once()
 def MultiHeadAttention(  # noqa: N802
     query: Symbol,
     key: Symbol | None = None,
@@ -275,7 +273,6 @@ def _attend(
         "" if len(inputs) > 2 and inputs[2] is not None else "its kernel reads a bias, which is missing"
     ),
 )
-@rounded_once()
 def Attention(  # noqa: N802
     input: Symbol,
     weights: Symbol,
@@ -315,7 +312,7 @@ def Attention(  # noqa: N802
     sizes = [*qkv_hidden_sizes] if qkv_hidden_sizes else [width // 3] * 3
     if len(sizes) != 3 or sum(sizes) != width or min(sizes) < 1:
         raise ValueError(f"{width} columns of weights cannot be split into {sizes}")
-    check_vector("bias", bias, width)
+    check_bias(bias, width)
     projected = matmul(input, weights)
     if bias is not None:
         projected = projected + bias

@@ -15,7 +15,7 @@ from graphcore.ops.activation import clip, gelu, relu, sigmoid, softmax
 from graphcore.ops.creation import one_hot
 from graphcore.ops.gathering import take_along_axis, where
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import SINGLES, contrib, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import SINGLES, contrib, shape_at
 from graphcore.ops.microsoft.products import _unpacked
 from graphcore.ops.rearranging import permute
 from graphcore.ops.sorting import top_k
@@ -42,7 +42,6 @@ _OF_KERNELS = ("relu", "gelu", "silu", "identity", "swiglu")
     when=lambda types, attributes, results: shape_at(types, 6) is None and _is_of_kernel(attributes),
     note="without fc3; swiglu only with swiglu_fusion=1",
 )
-@rounded_once()
 def MoE(  # noqa: N802
     input: Symbol,
     router_probs: Symbol,
@@ -103,7 +102,6 @@ def MoE(  # noqa: N802
     when=lambda types, attributes, results: _has_kernel(types, attributes),
     note="as MoE, with more than one block; it may round activations to int8 for blocks of 2 and 8 bits",
 )
-@rounded_once()
 def QMoE(  # noqa: N802
     input: Symbol,
     router_probs: Symbol,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphcore.custom_ops.custom_op import Types
@@ -11,16 +11,7 @@ from graphcore.ops import creation, onnx, reduction
 from graphcore.ops.activation import clip, gelu, relu, sigmoid, softmax
 from graphcore.ops.elementwise import rsqrt, tanh
 from graphcore.ops.gathering import gather
-from graphcore.ops.microsoft._declare import (
-    BYTES,
-    FLOATS,
-    SINGLES,
-    check_vector,
-    contrib,
-    may_be,
-    rounded_once,
-    shape_at,
-)
+from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_bias, contrib, may_be, shape_at
 from graphcore.ops.microsoft.products import FusedMatMul
 from graphcore.ops.normalization import layer_norm, rms_norm
 from graphcore.ops.rearranging import permute
@@ -30,7 +21,6 @@ from graphcore.ops.shape import flatten
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32")
-@rounded_once()
 def Gelu(X: Symbol) -> Symbol:  # noqa: N802 - the operator's name
     """x * Phi(x), by the error function.
 
@@ -44,7 +34,6 @@ def Gelu(X: Symbol) -> Symbol:  # noqa: N802 - the operator's name
 
 
 @contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
-@rounded_once()
 def BiasGelu(A: Symbol, B: Symbol) -> Symbol:  # noqa: N802
     """gelu(A + B).
 
@@ -58,7 +47,6 @@ def BiasGelu(A: Symbol, B: Symbol) -> Symbol:  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"X bias": FLOATS}, kernels="float32")
-@rounded_once()
 def FastGelu(X: Symbol, bias: Symbol | None = None) -> Symbol:  # noqa: N802
     """gelu(X + bias) with tanh in place of the error function.
 
@@ -72,7 +60,6 @@ def FastGelu(X: Symbol, bias: Symbol | None = None) -> Symbol:  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, note="the kernel's sigmoid is further off than 4 ulp in its tail")
-@rounded_once()
 def QuickGelu(X: Symbol, *, alpha: float = 1.702) -> Symbol:  # noqa: N802
     """X * sigmoid(alpha * X).
 
@@ -86,7 +73,6 @@ def QuickGelu(X: Symbol, *, alpha: float = 1.702) -> Symbol:  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"X bias skip": FLOATS}, note="the CPU has no kernel")
-@rounded_once()
 def BiasAdd(X: Symbol, bias: Symbol, skip: Symbol) -> Symbol:  # noqa: N802
     """X + bias + skip.
 
@@ -126,11 +112,10 @@ _KERNEL_ACTIVATIONS = {"Relu": 0, "Tanh": 0, "LeakyRelu": 1, "HardSigmoid": 2}
 """Activations that the kernels compute right, with their numbers of parameters. Not sigmoid, which is 0 far below 0."""
 
 
-def _has_kernel(activation: str | None, *numbers: float | None) -> bool:
-    return (
-        activation in _KERNEL_ACTIVATIONS
-        and len([n for n in numbers if n is not None]) >= _KERNEL_ACTIVATIONS[activation]
-    )
+def _has_kernel(types: Types, attributes: Mapping[str, Any], results: int) -> bool:
+    numbers = attributes.get("activation_params") or [attributes.get(f"activation_{end}") for end in ("alpha", "beta")]
+    needed = _KERNEL_ACTIVATIONS.get(attributes["activation"])
+    return needed is not None and len([n for n in numbers if n is not None]) >= needed
 
 
 def _activate(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol:
@@ -146,12 +131,9 @@ def _activate(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol
     promote="float",
     dtypes={"X W B Z": "float16 float32 float64"},
     kernels="float32",
-    when=lambda types, attributes, results: _has_kernel(
-        attributes["activation"], *attributes["activation_params"] or ()
-    ),
+    when=_has_kernel,
     note="with Relu, Tanh, LeakyRelu or HardSigmoid",
 )
-@rounded_once()
 def FusedConv(  # noqa: N802
     X: Symbol,
     W: Symbol,
@@ -189,12 +171,9 @@ def FusedConv(  # noqa: N802
     promote="float",
     dtypes={"A B C": "float16 float32 float64"},
     kernels="float32",
-    when=lambda types, attributes, results: _has_kernel(
-        *(attributes[f"activation{end}"] for end in ("", "_alpha", "_beta"))
-    ),
+    when=_has_kernel,
     note="with Relu, Tanh, LeakyRelu or HardSigmoid",
 )
-@rounded_once()
 def FusedGemm(  # noqa: N802
     A: Symbol,
     B: Symbol,
@@ -224,7 +203,6 @@ def FusedGemm(  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
-@rounded_once()
 def TransposeMatMul(  # noqa: N802
     A: Symbol, B: Symbol, *, alpha: float = 1.0, transA: bool = False, transB: bool = False
 ) -> Symbol:
@@ -234,7 +212,6 @@ def TransposeMatMul(  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"data bias": "float16 float32 float64"}, note="the CPU has no kernel")
-@rounded_once()
 def BiasSoftmax(data: Symbol, bias: Symbol, *, is_inner_broadcast: bool, axis: int = 1) -> Symbol:  # noqa: N802
     """softmax(data + bias) over all axes from `axis` on.
 
@@ -289,7 +266,6 @@ def NhwcMaxPool(  # noqa: N802
     },
     note="as SkipLayerNormalization",
 )
-@rounded_once()
 def EmbedLayerNormalization(  # noqa: N802
     input_ids: Symbol,
     segment_ids: Symbol | None,
@@ -335,7 +311,7 @@ def EmbedLayerNormalization(  # noqa: N802
 _ANY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
 
 
-@contrib(dtypes={"X": _ANY, "k": "int64"}, note="ONNX Trilu takes its place")
+@contrib(dtypes={"X": _ANY, "k": "int64"}, note="ONNX Trilu takes its place", rounded=False)
 def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol:  # noqa: N802
     """The upper or lower triangle of matrices, 0 elsewhere.
 
@@ -357,8 +333,8 @@ Results = tuple[Symbol, Symbol, Symbol, Symbol]
     promote="float",
     dtypes={"input skip gamma beta bias": SINGLES},
     note="the kernel is four times as far off as LayerNormalization where the mean is large",
+    wide=(1, 2),
 )
-@rounded_once(but=(1, 2))
 def SkipLayerNormalization(  # noqa: N802
     input: Symbol,
     skip: Symbol,
@@ -393,8 +369,8 @@ def SkipLayerNormalization(  # noqa: N802
     kernels="float32",
     when=lambda types, attributes, results: _has_skip_kernel(types),
     note="where skip lacks the batch at most",
+    wide=(1, 2),
 )
-@rounded_once(but=(1, 2))
 def SkipSimplifiedLayerNormalization(  # noqa: N802
     input: Symbol, skip: Symbol, gamma: Symbol, bias: Symbol | None = None, *, epsilon: float = 1e-12
 ) -> Results:
@@ -424,7 +400,7 @@ def _has_skip_kernel(types: Types) -> bool:
 
 
 def _sum_of(x: Symbol, skip: Symbol, bias: Symbol | None) -> Symbol:
-    check_vector("bias", bias, x.shape[-1])
+    check_bias(bias, x.shape[-1])
     total = x + skip
     if total.shape != x.shape:
         raise ValueError(f"skip has shape {skip.shape}, which does not broadcast to {x.shape}")

@@ -13,7 +13,7 @@ from graphcore.ops.elementwise import tanh
 from graphcore.ops.gathering import gather, gather_nd, where
 from graphcore.ops.joining import concat, split
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, shape_at
 from graphcore.ops.microsoft.attention import _in_heads, _rotate, _sequence_last, _static, check_rank
 from graphcore.ops.rearranging import permute, unsqueeze
 from graphcore.ops.shape import shape_of
@@ -35,7 +35,6 @@ _FLOATS = "query key value past_key past_value cos_cache sin_cache attention_bia
     when=lambda types, attributes, results: _has_kernel(types, attributes, results),
     note="with heads of 8 n features, 16 n where they are rotated",
 )
-@rounded_once()
 def GroupQueryAttention(  # noqa: N802
     query: Symbol,
     key: Symbol | None,

@@ -15,16 +15,7 @@ from graphcore.ops.gathering import gather
 from graphcore.ops.joining import stack
 from graphcore.ops.linalg import matmul
 from graphcore.ops.matrices import columns_of, filled, stack_axes, substituted
-from graphcore.ops.microsoft._declare import (
-    BYTES,
-    FLOATS,
-    SINGLES,
-    check_vector,
-    contrib,
-    may_be,
-    rounded_once,
-    shape_at,
-)
+from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_bias, contrib, may_be, shape_at
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import cast
 from graphcore.ops.triangular import lu_factor
@@ -38,7 +29,6 @@ from graphcore.types.tensor_types import TensorType
     kernels="float32 float64",
     when=lambda types, attributes, results: _is_batched_alike(types, attributes),
 )
-@rounded_once()
 def FusedMatMul(  # noqa: N802
     A: Symbol,
     B: Symbol,
@@ -87,7 +77,6 @@ def _transpose_operand(x: Symbol, swaps: bool, from_first: bool) -> Symbol:
     when=lambda types, attributes, results: _is_packed_form(types, attributes),
     note="with zero points in bytes or none, without g_idx",
 )
-@rounded_once()
 def MatMulNBits(  # noqa: N802
     A: Symbol,
     B: Symbol,
@@ -143,7 +132,7 @@ def MatMulNBits(  # noqa: N802
         flat = unpacked.reshape(N, blocks * block_size)[:, :K]
         here = zero if isinstance(zero, float) else gather(zero, g_idx, axis=1)
         weight = (flat - here) * gather(scale, g_idx, axis=1)
-    check_vector("bias", bias, N)
+    check_bias(bias, N)
     product = matmul(A, permute(weight, [1, 0]))
     return product if bias is None else product + bias
 
@@ -212,7 +201,6 @@ def DynamicQuantizeMatMul(  # noqa: N802
     when=lambda types, attributes, results: _has_kernel(types),
     note="not int8 with uint8",
 )
-@rounded_once()
 def MatMulIntegerToFloat(  # noqa: N802
     A: Symbol,
     B: Symbol,
@@ -251,7 +239,7 @@ def _scaled(
         if zero is not None and zero.dtype is not x.dtype:
             raise TypeError(f"{name} must be {x.dtype}, as its operand, got {zero.dtype}")
     if bias is not None:
-        check_vector("bias", bias, b.shape[-1])
+        check_bias(bias, b.shape[-1])
     a_zero = None if a_zero is None else a_zero.reshape(())
     if a.dtype is DType.int8 and b.dtype is DType.uint8:  # onnxruntime has no product of these with a scale
         a = _as_uint8(a)
@@ -289,7 +277,6 @@ def SparseToDenseMatMul(  # noqa: N802
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32 float64", note="float16 is rounded once")
-@rounded_once()
 def Inverse(X: Symbol) -> Symbol:  # noqa: N802
     """The inverse of square matrices.
 

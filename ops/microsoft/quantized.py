@@ -14,7 +14,7 @@ from graphcore.ops import onnx
 from graphcore.ops.activation import sigmoid
 from graphcore.ops.gathering import gather, where
 from graphcore.ops.joining import repeat_interleave
-from graphcore.ops.microsoft._declare import BYTES, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import BYTES, contrib, may_be, shape_at
 from graphcore.ops.microsoft.products import _unpacked
 from graphcore.ops.shape import shape_of
 from graphcore.types.dtypes import DType
@@ -149,7 +149,6 @@ _STORED = "int8 uint8 int16 uint16 int4 uint4"
     when=lambda types, attributes, results: _is_per_tensor(types, attributes) and _is_single(types[1]),
     note="with one scale",
 )
-@rounded_once()
 def DequantizeLinear(  # noqa: N802
     x: Symbol, x_scale: Symbol, x_zero_point: Symbol | None = None, *, axis: int | None = None
 ) -> Symbol:
@@ -197,7 +196,7 @@ def QuantizeLinear(  # noqa: N802
     scale, zero, settings = _along(x, y_scale, y_zero_point, axis)
     if zero is None:
         settings["output_dtype"] = DType.uint8
-    result: Any = onnx.QuantizeLinear(x.cast(DType.float32), scale.cast(DType.float32), zero, **settings)
+    result: Any = onnx.QuantizeLinear(x, scale, zero, **settings)
     return result  # type: ignore[no-any-return]
 
 
@@ -227,7 +226,6 @@ def _is_per_tensor(types: Types, attributes: Mapping[str, Any]) -> bool:
     kernels="int4 uint4 uint8",
     when=lambda types, attributes, results: _is_single(types[2]),
 )
-@rounded_once()
 def GatherBlockQuantized(  # noqa: N802
     data: Symbol,
     indices: Symbol,
