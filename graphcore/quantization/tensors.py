@@ -192,22 +192,21 @@ _CHUNK_BLOCKS = 1 << 9
 
 @dataclass(frozen=True, slots=True)
 class GgufBlock:
-    """The elements of a block, its size in bytes, and its decoder from uint8[n, size] to float32[n, elements].
+    """The elements of a block, and its size in bytes.
 
-    parts: splits blocks into steps, numbers and minima. zero: the number that means 0.
+    parts: splits blocks, uint8[n, size], into steps, numbers and minima. zero: the number that means 0.
     """
 
     elements: int
     size: int
-    decode: Callable[[_Blocks], _Blocks] | None = None
     parts: Callable[[_Blocks], BlockParts] | None = None
     zero: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockParts:
-    """The parts of n blocks: steps * (numbers - zero) - minima. numbers: uint8[n, elements]. steps, minima: float32[n,
-    parts], each part of the same number of elements; minima may be None."""
+    """The parts of n blocks: steps * (numbers - zero) - minima. numbers: uint8[n, elements], int8 in Q8_0. steps,
+    minima: float32[n, parts], each part of the same number of elements; minima may be None."""
 
     numbers: _Blocks
     steps: _Blocks
@@ -222,15 +221,6 @@ def parts_of(data: _Blocks, encoding: str) -> BlockParts:
         return block.parts(np.ascontiguousarray(data).reshape(-1, block.size))
 
 
-def _decode_parts(parts: Callable[[_Blocks], BlockParts], zero: int = 0) -> Callable[[_Blocks], _Blocks]:
-    def decode(b: _Blocks) -> _Blocks:
-        decoded = parts(b)
-        values = _scale(decoded.steps, decoded.numbers.astype(np.float32) - np.float32(zero))
-        return _flat(values if decoded.minima is None else values - decoded.minima[:, :, None])
-
-    return decode
-
-
 def dequantize(data: _Blocks, encoding: str, shape: tuple[int, ...]) -> _Blocks:
     """Return blocks as float32 of `shape`.
 
@@ -238,8 +228,8 @@ def dequantize(data: _Blocks, encoding: str, shape: tuple[int, ...]) -> _Blocks:
         ModelError: For an unsupported encoding.
     """
     block = BLOCKS[encoding]
-    if block.decode is None:
-        names = ", ".join(name for name, other in BLOCKS.items() if other.decode)
+    if block.parts is None:
+        names = ", ".join(name for name, other in BLOCKS.items() if other.parts)
         raise ModelError(
             f"load: {encoding} cannot be dequantised",
             help=f"supported: {names}; dequantize=False returns the blocks unchanged",
@@ -248,7 +238,14 @@ def dequantize(data: _Blocks, encoding: str, shape: tuple[int, ...]) -> _Blocks:
     values = np.empty((math.prod(shape) // block.elements, block.elements), np.float32)
     with np.errstate(all="ignore"):  # a scale may be infinite or NaN, and times 0 it is NaN
         for start in range(0, len(blocks), _CHUNK_BLOCKS):
-            values[start : start + _CHUNK_BLOCKS] = block.decode(blocks[start : start + _CHUNK_BLOCKS])
+            decoded = block.parts(blocks[start : start + _CHUNK_BLOCKS])
+            result = decoded.numbers.astype(np.float32).reshape(*decoded.steps.shape, -1)
+            if block.zero:
+                result -= np.float32(block.zero)
+            result *= decoded.steps[:, :, None]
+            if decoded.minima is not None:
+                result -= decoded.minima[:, :, None]
+            values[start : start + _CHUNK_BLOCKS] = result.reshape(len(result), -1)
     return values.reshape(shape)
 
 
@@ -269,46 +266,26 @@ def _fifth_bits(raw: _Blocks) -> _Blocks:
     return np.unpackbits(raw, axis=1, bitorder="little") << np.uint8(4)
 
 
-def _scale(scales: _Blocks, values: _Blocks) -> _Blocks:
-    """Multiply values by the scales of their parts, which are of equal size."""
-    parts = values.reshape(len(values), scales.shape[1], -1)
-    return scales[:, :, None] * parts
+def _q5_0(b: _Blocks) -> BlockParts:
+    return BlockParts(_fields(b[:, 6:], 16, 4) | _fifth_bits(b[:, 2:6]), _half(b[:, :2]))
 
 
-def _flat(parts: _Blocks) -> _Blocks:
-    return parts.reshape(len(parts), -1)
+def _q5_1(b: _Blocks) -> BlockParts:
+    return BlockParts(_fields(b[:, 8:], 16, 4) | _fifth_bits(b[:, 4:8]), _half(b[:, :2]), -_half(b[:, 2:4]))
 
 
-def _q4_0(b: _Blocks) -> BlockParts:
-    return BlockParts(_fields(b[:, 2:], 16, 4), _half(b[:, :2]))
-
-
-def _q4_1(b: _Blocks) -> _Blocks:
-    return _half(b[:, :2]) * _fields(b[:, 4:], 16, 4).astype(np.float32) + _half(b[:, 2:4])
-
-
-def _q5_0(b: _Blocks) -> _Blocks:
-    values = _fields(b[:, 6:], 16, 4) | _fifth_bits(b[:, 2:6])
-    return _half(b[:, :2]) * (values.astype(np.float32) - 16)
-
-
-def _q5_1(b: _Blocks) -> _Blocks:
-    values = _fields(b[:, 8:], 16, 4) | _fifth_bits(b[:, 4:8])
-    return _half(b[:, :2]) * values.astype(np.float32) + _half(b[:, 2:4])
-
-
-def _q2_k(b: _Blocks) -> _Blocks:
-    scales, values = b[:, :16], _fields(b[:, 16:80], 32, 2).astype(np.float32)
+def _q2_k(b: _Blocks) -> BlockParts:
+    scales = b[:, :16]
     steps = _half(b[:, 80:82]) * (scales & np.uint8(15)).astype(np.float32)
-    least = _half(b[:, 82:84]) * (scales >> np.uint8(4)).astype(np.float32)
-    return _flat(_scale(steps, values) - least[:, :, None])
+    minima = _half(b[:, 82:84]) * (scales >> np.uint8(4)).astype(np.float32)
+    return BlockParts(_fields(b[:, 16:80], 32, 2), steps, minima)
 
 
-def _q3_k(b: _Blocks) -> _Blocks:
+def _q3_k(b: _Blocks) -> BlockParts:
     high, low, packed = _fields(b[:, :32], 32, 1), _fields(b[:, 32:96], 32, 2), b[:, 96:108]
     scales = _fields(packed[:, :8], 8, 4) | _fields(packed[:, 8:], 4, 2) << np.uint8(4)
     steps = _half(b[:, 108:110]) * (scales.astype(np.float32) - 32)
-    return _flat(_scale(steps, (low | high << np.uint8(2)).astype(np.float32) - 4))
+    return BlockParts(low | high << np.uint8(2), steps)
 
 
 def _six_bits(packed: _Blocks) -> tuple[_Blocks, _Blocks]:
@@ -337,16 +314,16 @@ def _q6_k(b: _Blocks) -> BlockParts:
 
 
 BLOCKS = {
-    "Q4_0": GgufBlock(32, 18, _decode_parts(_q4_0, 8), _q4_0, 8),
-    "Q4_1": GgufBlock(32, 20, _q4_1),
-    "Q5_0": GgufBlock(32, 22, _q5_0),
+    "Q4_0": GgufBlock(32, 18, lambda b: BlockParts(_fields(b[:, 2:], 16, 4), _half(b[:, :2])), 8),
+    "Q4_1": GgufBlock(32, 20, lambda b: BlockParts(_fields(b[:, 4:], 16, 4), _half(b[:, :2]), -_half(b[:, 2:4]))),
+    "Q5_0": GgufBlock(32, 22, _q5_0, 16),
     "Q5_1": GgufBlock(32, 24, _q5_1),
-    "Q8_0": GgufBlock(32, 34, lambda b: _half(b[:, :2]) * b[:, 2:].view(np.int8).astype(np.float32)),
+    "Q8_0": GgufBlock(32, 34, lambda b: BlockParts(b[:, 2:].view(np.int8), _half(b[:, :2]))),
     "Q2_K": GgufBlock(256, 84, _q2_k),
-    "Q3_K": GgufBlock(256, 110, _q3_k),
-    "Q4_K": GgufBlock(256, 144, _decode_parts(_q4_k), _q4_k),
-    "Q5_K": GgufBlock(256, 176, _decode_parts(_q5_k), _q5_k),
-    "Q6_K": GgufBlock(256, 210, _decode_parts(_q6_k, 32), _q6_k, 32),
+    "Q3_K": GgufBlock(256, 110, _q3_k, 4),
+    "Q4_K": GgufBlock(256, 144, _q4_k),
+    "Q5_K": GgufBlock(256, 176, _q5_k),
+    "Q6_K": GgufBlock(256, 210, _q6_k, 32),
     "Q8_1": GgufBlock(32, 40),
     "Q8_K": GgufBlock(256, 292),
     "IQ1_S": GgufBlock(256, 50),

@@ -24,8 +24,8 @@ from tests.sampling import drawn
 
 Array = np.ndarray[Any, Any]
 
-COMPUTED = [name for name, block in BLOCKS.items() if block.decode]
-NOT_COMPUTED = [name for name, block in BLOCKS.items() if not block.decode]
+COMPUTED = [name for name, block in BLOCKS.items() if block.parts]
+NOT_COMPUTED = [name for name, block in BLOCKS.items() if not block.parts]
 QUANTISED_BY_THE_PACKAGE = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
 
 
