@@ -29,37 +29,18 @@ def _set_names(call: Callable[..., Any], name: str, body: Callable[..., Any]) ->
     return call
 
 
-abs = _unary("abs", ops.abs)
-acos = _unary("acos", ops.acos)
-acosh = _unary("acosh", ops.acosh)
-asin = _unary("asin", ops.asin)
-asinh = _unary("asinh", ops.asinh)
-atan = _unary("atan", ops.atan)
-atanh = _unary("atanh", ops.atanh)
-bitwise_invert = _unary("bitwise_invert", ops.bitwise_not)
-ceil = _unary("ceil", ops.ceil)
-cos = _unary("cos", ops.cos)
-cosh = _unary("cosh", ops.cosh)
-exp = _unary("exp", ops.exp)
-floor = _unary("floor", ops.floor)
-isfinite = _unary("isfinite", ops.is_finite)
-isinf = _unary("isinf", ops.is_inf)
-isnan = _unary("isnan", ops.is_nan)
-log = _unary("log", ops.log)
-log10 = _unary("log10", ops.log10)
-log1p = _unary("log1p", ops.log1p)
-log2 = _unary("log2", ops.log2)
-logical_not = _unary("logical_not", ops.logical_not)
-negative = _unary("negative", ops.negate)
-positive = _unary("positive", ops.positive)
-reciprocal = _unary("reciprocal", ops.reciprocal)
-sign = _unary("sign", ops.sign)
-sin = _unary("sin", ops.sin)
-sinh = _unary("sinh", ops.sinh)
-sqrt = _unary("sqrt", ops.sqrt)
-square = _unary("square", ops.square)
-tan = _unary("tan", ops.tan)
-trunc = _unary("trunc", ops.trunc)
+_OPS = {
+    "bitwise_invert": "bitwise_not", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
+    "divide": "div", "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan", "multiply": "mul",
+    "negative": "negate", "remainder": "mod", "subtract": "sub",
+}  # fmt: skip
+"""The ops of functions with another name."""
+
+for _name in (
+    "abs acos acosh asin asinh atan atanh bitwise_invert ceil cos cosh exp floor isfinite isinf isnan log log10 log1p"
+    " log2 logical_not negative positive reciprocal sign sin sinh sqrt square tan trunc"
+).split():
+    globals()[_name] = _unary(_name, getattr(ops, _OPS.get(_name, _name)))
 
 
 @function
@@ -216,34 +197,13 @@ def _is_inf(x: Tensor) -> Tensor:
     return ops.is_inf(x) if isinstance(x, Symbol) else ops.constant(x in (float("inf"), float("-inf")))
 
 
-add = _binary("add", ops.add)
-atan2 = _binary("atan2", ops.atan2)
-bitwise_and = _binary("bitwise_and", ops.bitwise_and)
-bitwise_left_shift = _binary("bitwise_left_shift", ops.left_shift)
-bitwise_or = _binary("bitwise_or", ops.bitwise_or)
-bitwise_right_shift = _binary("bitwise_right_shift", ops.right_shift)
-bitwise_xor = _binary("bitwise_xor", ops.bitwise_xor)
-copysign = _binary("copysign", ops.copysign)
-divide = _binary("divide", ops.div)
-equal = _binary("equal", ops.equal)
+for _name in (
+    "add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal greater"
+    " greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply"
+    " nextafter not_equal pow remainder subtract"
+).split():
+    globals()[_name] = _binary(_name, getattr(ops, _OPS.get(_name, _name)))
 floor_divide = _binary("floor_divide", _floor_divide)
-greater = _binary("greater", ops.greater)
-greater_equal = _binary("greater_equal", ops.greater_equal)
-hypot = _binary("hypot", ops.hypot)
-less = _binary("less", ops.less)
-less_equal = _binary("less_equal", ops.less_equal)
-logaddexp = _binary("logaddexp", ops.logaddexp)
-logical_and = _binary("logical_and", ops.logical_and)
-logical_or = _binary("logical_or", ops.logical_or)
-logical_xor = _binary("logical_xor", ops.logical_xor)
-maximum = _binary("maximum", ops.maximum)
-minimum = _binary("minimum", ops.minimum)
-multiply = _binary("multiply", ops.mul)
-nextafter = _binary("nextafter", ops.nextafter)
-not_equal = _binary("not_equal", ops.not_equal)
-pow = _binary("pow", ops.pow)
-remainder = _binary("remainder", ops.mod)
-subtract = _binary("subtract", ops.sub)
 
 # Three operands
 

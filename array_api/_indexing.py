@@ -117,37 +117,39 @@ def _numpy_key(key: Any) -> Any:
 # The operators of Arrays: each is a function of the namespace, so that Symbols, Arrays and scalars can be operands in
 # any order. `Array` declares the types of what is attached here.
 
+_OF = vars(_elementwise)
+
 _UNARY = {
-    "abs": _elementwise.abs,
-    "invert": _elementwise.bitwise_invert,
-    "neg": _elementwise.negative,
-    "pos": _elementwise.positive,
+    "abs": _OF["abs"],
+    "invert": _OF["bitwise_invert"],
+    "neg": _OF["negative"],
+    "pos": _OF["positive"],
 }
 
 _ARITHMETIC = {
-    "add": _elementwise.add,
-    "and": _elementwise.bitwise_and,
-    "floordiv": _elementwise.floor_divide,
-    "lshift": _elementwise.bitwise_left_shift,
+    "add": _OF["add"],
+    "and": _OF["bitwise_and"],
+    "floordiv": _OF["floor_divide"],
+    "lshift": _OF["bitwise_left_shift"],
     "matmul": _linear_algebra.matmul,
-    "mod": _elementwise.remainder,
-    "mul": _elementwise.multiply,
-    "or": _elementwise.bitwise_or,
-    "pow": _elementwise.pow,
-    "rshift": _elementwise.bitwise_right_shift,
-    "sub": _elementwise.subtract,
-    "truediv": _elementwise.divide,
-    "xor": _elementwise.bitwise_xor,
+    "mod": _OF["remainder"],
+    "mul": _OF["multiply"],
+    "or": _OF["bitwise_or"],
+    "pow": _OF["pow"],
+    "rshift": _OF["bitwise_right_shift"],
+    "sub": _OF["subtract"],
+    "truediv": _OF["divide"],
+    "xor": _OF["bitwise_xor"],
 }
 """Operators with reflected and in-place forms."""
 
 _COMPARISONS = {
-    "eq": _elementwise.equal,
-    "ge": _elementwise.greater_equal,
-    "gt": _elementwise.greater,
-    "le": _elementwise.less_equal,
-    "lt": _elementwise.less,
-    "ne": _elementwise.not_equal,
+    "eq": _OF["equal"],
+    "ge": _OF["greater_equal"],
+    "gt": _OF["greater"],
+    "le": _OF["less_equal"],
+    "lt": _OF["less"],
+    "ne": _OF["not_equal"],
 }
 
 _Function = Callable[[Any, Any], Any]
@@ -165,7 +167,7 @@ def _attach_all() -> None:
         operands = _MATRICES if name == "matmul" else _OPERANDS
         _attach_method(f"__r{name}__", _reflected(binary, operands))
         _attach_method(f"__i{name}__", _in_place(binary, operands))
-    _attach_method("__contains__", lambda self, item, /: bool(_searching.any(_elementwise.equal(self, item))))
+    _attach_method("__contains__", lambda self, item, /: bool(_searching.any(_OF["equal"](self, item))))
     _attach("__getitem__", subscript)
     _attach("__setitem__", setitem)
     _attach("mT", property(_manipulation.matrix_transpose))
