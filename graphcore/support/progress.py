@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from graphcore.support import notebook
 
@@ -21,20 +21,24 @@ _WIDTH = 24
 class Progress:
     """A progress line, updated in place: `[======      ] 5/20 items, 3.1 a second`.
 
-    It is written to stderr; in a notebook it is a bar below the cell.
+    It is written to stderr; in a notebook it is a bar below the cell. With a callback nothing is shown.
     """
 
-    def __init__(self, total: int | None, what: str) -> None:
+    def __init__(self, total: int | None, what: str, callback: Callable[[int, int | None], None] | None = None) -> None:
         """total: the number of items, None if unknown. what: the plural noun for the items."""
         self._total = total
         self._what = what
+        self._callback = callback
         self._started = self._displayed = time.perf_counter()
         self._text = ""
         self._done = 0
-        self._display = notebook.display()
+        self._display = None if callback is not None else notebook.display()
 
     def show(self, done: int) -> None:
-        """Show the number of completed items, at most ten times a second."""
+        """Show the number of completed items, at most ten times a second; call the callback every time."""
+        if self._callback is not None:
+            self._callback(done, self._total)
+            return
         now = time.perf_counter()
         rate = f"{self._what}, {done / max(now - self._started, 1e-9):.1f} a second"
         self._done = done
@@ -60,31 +64,10 @@ class Progress:
         sys.stderr.flush()
 
 
-class ProgressDisplay(Protocol):
-    """Receives the number of completed items."""
-
-    def show(self, done: int) -> None: ...
-    def close(self) -> None: ...
-
-
-class _Callback:
-    """Calls a function of the user."""
-
-    def __init__(self, callback: Callable[[int, int | None], None], total: int | None) -> None:
-        self._callback = callback
-        self._total = total
-
-    def show(self, done: int) -> None:
-        self._callback(done, self._total)
-
-    def close(self) -> None:
-        return None
-
-
-def display_for(progress: ProgressOption, total: int | None, what: str) -> ProgressDisplay | None:
+def display_for(progress: ProgressOption, total: int | None, what: str) -> Progress | None:
     """Return the display for an argument `progress`, None for False. total, what: see `Progress`."""
     if callable(progress):
-        return _Callback(progress, total)
+        return Progress(total, what, progress)
     return Progress(total, what) if progress else None
 
 
