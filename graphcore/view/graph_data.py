@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import inspect
 import os
@@ -339,29 +340,12 @@ def _crossings(ranked: _RankedGraph) -> int:
     total = 0
     for upper, lower in zip(ranked.orders, ranked.orders[1:], strict=False):
         places = {vertex: place for place, vertex in enumerate(lower)}
-        ends: list[int] = []
+        before: list[int] = []  # the ends of edges from vertices on the left, sorted
         for vertex in upper:
-            ends += sorted(places[other] for other in ranked.after[vertex])
-        total += _inversions(ends)
+            ends = [places[other] for other in ranked.after[vertex]]
+            total += sum(len(before) - bisect.bisect_right(before, end) for end in ends)
+            before = sorted(before + ends)
     return total
-
-
-def _inversions(values: list[int]) -> int:
-    """Return the number of inversions, and sort the values in place."""
-    if len(values) < 2:
-        return 0
-    half = len(values) // 2
-    left, right = values[:half], values[half:]
-    count = _inversions(left) + _inversions(right)
-    merged, at = [], 0
-    for value in left:
-        while at < len(right) and right[at] < value:
-            merged.append(right[at])
-            at += 1
-        merged.append(value)
-        count += at
-    values[:] = merged + right[at:]
-    return count
 
 
 def _centres(ranked: _RankedGraph) -> list[float]:
