@@ -16,7 +16,8 @@ from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices import count_of, positions
+from graphcore.ops.matrices import positions
+from graphcore.ops.shared.dims import count_of
 from graphcore.types.dtypes import DType, complex_of
 
 __all__ = [

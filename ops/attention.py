@@ -9,9 +9,9 @@ from graphcore.build.shapes import Roles, check_integers, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.ops.shared import attention as attention  # declares the operators' expansions
-from graphcore.ops.shared.attention import divided, in_heads, reshaped, side_by_side, size
+from graphcore.ops.shared.attention import divided, in_heads, reshaped, side_by_side
 from graphcore.ops.shared.attributes import domain_for, real, whole
-from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.dims import Axis, Size, shape_vector, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -346,7 +346,7 @@ def _rotary_embedding(
     pairs = _shape([*x.shape[:3], half])
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
-        paired = reshaped(rotated, [*(size(x, i) for i in range(3)), divided(rotated, 3, 2), Dim(2)], shape)
+        paired = reshaped(rotated, [*(size_of(x, i) for i in range(3)), divided(rotated, 3, 2), Dim(2)], shape)
         a, b = (e.emit("Gather", paired, x.graph.build.scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
     else:
         a, b = x.graph.build.emit_many(
@@ -357,7 +357,7 @@ def _rotary_embedding(
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
         both = e.emit("Concat", e.unsqueeze(real, 4), e.unsqueeze(imaginary, 4), shape=shape, axis=4)
-        result = reshaped(both, [size(rotated, i) for i in range(4)], rotated.shape)
+        result = reshaped(both, [size_of(rotated, i) for i in range(4)], rotated.shape)
     else:
         result = e.emit("Concat", real, imaginary, shape=_shape([*x.shape[:3], 2 * half]), axis=3)
     if rest is not None:

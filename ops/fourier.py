@@ -20,7 +20,7 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_scalar
 from graphcore.ops.complex_numbers import as_real, complex_
 from graphcore.ops.shared.attributes import choice, whole
-from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
+from graphcore.ops.shared.dims import Axis, count_of, dim_value, places_of, product
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -148,7 +148,7 @@ def _transform(
     rank = symbol.rank - 1 if is_complex else symbol.rank
     position = axis_of(name, axis, rank, roles)
     size = symbol.shape[position]
-    length = None if n is None else _length(name, n)
+    length = None if n is None else _dim(n) if isinstance(n, (Dim, str)) else Dim(whole(name, "n", n, 1))
     signal = length if length is not None else 2 * (size - 1) if inverse and onesided else size
     if signal.is_static and int(signal) < 1:
         raise ShapeError(
@@ -188,12 +188,6 @@ def _pairs(x: Symbol) -> Symbol:
 def _complex(pairs: Symbol, dtype: DType) -> Symbol:
     type_ = tensor_type(dtype, _shape(pairs.shape[:-1]))
     return pairs.graph.build.emit("FromPairs", (pairs,), type_, None, LIBRARY)
-
-
-def _length(name: str, n: Any) -> Dim:
-    if isinstance(n, (Dim, str)):
-        return _dim(n)
-    return Dim(whole(name, "n", n, 1))
 
 
 @expansion("Fourier")
@@ -241,11 +235,9 @@ def _signal_length(x: Symbol, n: Symbol | None, axis: int, halved: bool) -> Symb
     """Return the length of the signal, an int64 scalar."""
     if n is not None:
         return n
-    graph = x.graph
-    size = x.shape[axis]
-    if size.is_static:
-        return graph.build.scalar(2 * (int(size) - 1) if halved else int(size), DType.int64)
-    length = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
+    if halved and x.shape[axis].is_static:
+        return x.graph.build.scalar(2 * (int(x.shape[axis]) - 1), DType.int64)
+    length = count_of(x, axis)
     if not halved:
         return length
     return e.emit("Mul", e.emit("Sub", length, e.const(length, 1)), e.const(length, 2))
@@ -272,13 +264,10 @@ def _weighted_half(x: Symbol, length: Symbol, axis: int) -> Symbol:
     0.
     """
     graph = x.graph
-    zero, one, two = (graph.build.scalar(i, DType.int64) for i in (0, 1, 2))
-    counted = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
-    line = _shape([x.shape[axis]])
-    place = e.emit("Range", zero, counted, one, dtype=DType.int64, shape=line)
-    doubled = e.emit("Mul", place, two)
+    place = places_of(x, axis)
+    doubled = e.mul(place, 2)
     inside = e.emit("LessOrEqual", doubled, length, dtype=DType.bool)
-    ends = e.either(e.equal(place, zero), e.equal(doubled, length))
+    ends = e.either(e.equals(place, 0), e.equal(doubled, length))
     weight = e.where(ends, e.const(x, 1.0), e.const(x, 2.0))
     weight, inside = (e.unsqueeze(s, *range(1, x.rank - axis)) for s in (weight, inside))
     parts = x

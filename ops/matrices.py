@@ -12,7 +12,8 @@ from graphcore.ir.definitions import body
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.complex_numbers import complex_, imag, real
 from graphcore.ops.elementwise import abs as magnitude
-from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.dims import Axis, Size, places_of, shape_vector
+from graphcore.ops.shared.dims import count_of as count_of
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
@@ -57,21 +58,12 @@ def least(m: Dim, n: Dim) -> Dim | None:
     return Dim(min(int(m), int(n))) if m.is_static and n.is_static else None
 
 
-def count_of(x: Symbol, axis: int) -> Symbol:
-    """Return the size of an axis as an int64 scalar; a constant if it is static."""
-    dim = x.shape[axis]
-    if dim.is_static:
-        return x.graph.build.scalar(int(dim), DType.int64)
-    return shape_vector(x.graph, [Axis(x, axis % x.rank)]).squeeze(0)
-
-
 def positions(x: Symbol, axis: int) -> Symbol:
     """Return 0, 1, ... along an axis: int64 [n]; a constant if the size is static."""
     dim = x.shape[axis]
     if dim.is_static:
         return x.graph.build.vector(range(int(dim)))
-    zero, one = (x.graph.build.scalar(n, DType.int64) for n in (0, 1))
-    return e.emit("Range", zero, count_of(x, axis), one, shape=_shape([dim]))
+    return places_of(x, axis)
 
 
 def rows_of(x: Symbol) -> Symbol:

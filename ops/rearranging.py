@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shape import reshape_like
 from graphcore.ops.shared.attributes import choice, whole
-from graphcore.ops.shared.dims import Axis, dims_of, in_pieces, shape_vector
+from graphcore.ops.shared.dims import Axis, count_of, dims_of, in_pieces, shape_vector
 from graphcore.ops.shared.reshape import INPUTS, change_layout, check_rank, layout_of, reshaped
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
@@ -110,7 +110,7 @@ def _roll(x: Symbol, shift: int | Symbol, axis: int) -> Symbol:
         before = [slice(None)] * axis
         parts = [x[(*before, slice(-distance, None))], x[(*before, slice(None, -distance))]]
         return e.emit("Concat", *parts, shape=x.shape, axis=axis)
-    count = e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape(()))
+    count = count_of(x, axis)
     places = e.emit("Range", e.const(count, 0), count, e.const(count, 1), shape=_shape([size]))
     distance_symbol = shift if isinstance(shift, Symbol) else e.const(count, shift)
     # Mod of ints has the sign of the divisor; an empty axis has no positions, so nothing is divided by 0.
@@ -305,7 +305,7 @@ def _check_paddings(x: Symbol, before: list[Dim], after: list[Dim], mode: str, r
     for axis, dim in enumerate(x.shape):
         limit = {"reflect": dim - 1, "edge": dim, "wrap": dim}[mode]
         for size in (before[axis], after[axis]):
-            too_much = size != 0 and dim == 0 if mode == "edge" else _exceeds(size, limit)
+            too_much = size != 0 and dim == 0 if mode == "edge" else ((size - limit).lower_bound or 0) > 0
             if too_much:
                 raise ShapeError(
                     f"pad: axis {axis} of size {dim} cannot be padded by {size} in mode {mode!r}",
@@ -314,11 +314,6 @@ def _check_paddings(x: Symbol, before: list[Dim], after: list[Dim], mode: str, r
                     if mode != "edge"
                     else "an empty axis has no edge",
                 )
-
-
-def _exceeds(size: Dim, limit: Dim) -> bool:
-    bound = (size - limit).lower_bound
-    return bound is not None and bound >= 1
 
 
 def _pad_value(x: Symbol, value: TensorLike) -> Symbol:

@@ -21,7 +21,7 @@ from graphcore.ops.elementwise import tanh
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
 from graphcore.ops.shared.attributes import choice
-from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.ops.shared.dims import Axis, places_of, shape_vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -346,8 +346,7 @@ def _recurrent_steps(
     count = 2 if direction == "bidirectional" else 1
     step = _CellStep(cell, hidden_size, "Relu" in activations, bool(linear_before_reset))
     ends = None if lengths is None else e.cast(lengths, DType.int64).unsqueeze(1)
-    counted = e.emit("Squeeze", shape_vector(x.graph, [Axis(x, 0)]), dtype=DType.int64, shape=_shape(()))
-    places = e.emit("Range", e.const(counted, 0), counted, e.const(counted, 1), shape=x.shape[:1])
+    places = places_of(x, 0)
     rows, states = [], []
     for i in range(count):
         zeros = _zeros(x, hidden_size)

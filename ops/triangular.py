@@ -12,10 +12,10 @@ from graphcore.build.shapes import check_integers, check_least_rank, check_scala
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.call import broadcast_shapes
-from graphcore.ops.matrices import count_of, factored, filled, identities, least, rows_of, stack_axes, substituted
-from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.ops.matrices import factored, filled, identities, least, rows_of, stack_axes, substituted
+from graphcore.ops.shared.dims import count_of, places_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import Shape
 
 
 def _triangle(name: str, side: str, zeros: str, end: str, neighbour: str) -> Callable[..., Symbol]:
@@ -120,25 +120,13 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
 def _band_mask(x: Symbol, lower: int | Symbol, upper: int | Symbol) -> Symbol:
     """Return a mask that is true in the band, bool [m, n]."""
     graph = x.graph
-    rows, columns = (_positions(x, x.rank - 2 + i) for i in (0, 1))
+    rows, columns = (places_of(x, x.rank - 2 + i) for i in (0, 1))
     diagonals = e.emit("Sub", columns, e.unsqueeze(rows, 1))  # positive above the main diagonal
     zero = graph.build.scalar(0, DType.int64)
     low, high = (s if isinstance(s, Symbol) else graph.build.scalar(s, DType.int64) for s in (lower, upper))
     inside_low = e.emit("LessOrEqual", e.emit("Neg", diagonals), low, dtype=DType.bool)
     inside_high = e.emit("LessOrEqual", diagonals, high, dtype=DType.bool)
     return e.both(e.either(e.less(low, zero), inside_low), e.either(e.less(high, zero), inside_high))
-
-
-def _positions(x: Symbol, axis: int) -> Symbol:
-    """Return 0, 1, ... along an axis, int64 [length]."""
-    graph = x.graph
-    dim = x.shape[axis]
-    if dim.is_static:
-        length = graph.build.scalar(int(dim), DType.int64)
-    else:
-        length = e.squeeze(shape_vector(graph, [Axis(x, axis)]), 0)
-    zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
-    return graph.build.emit("Range", (zero, length, one), tensor_type(DType.int64, _shape([dim])))
 
 
 # Triangular factors

@@ -9,7 +9,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import expansion
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.dims import Axis, Size, count_of, places_of, shape_vector, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
@@ -59,7 +59,7 @@ def _attention(
     before: Symbol | None = None
     if past_key is not None and past_value is not None:
         past_key, past_value = _ranked(past_key, 4), _ranked(past_value, 4)
-        before = length(past_key, 2)
+        before = count_of(past_key, 2)
         k, v = _appended(past_key, k), _appended(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
     kv = v if v.shape[1].is_static else k  # which have equal numbers of heads
@@ -74,7 +74,7 @@ def _attention(
     capped = scores
     mask = attn_mask
     if mask is not None:
-        mask = padded(mask if mask.dtype is DType.bool else e.cast(mask, q.dtype), k.shape[2], size(k, 2))
+        mask = padded(mask if mask.dtype is DType.bool else e.cast(mask, q.dtype), k.shape[2], size_of(k, 2))
         if mask.dtype is not DType.bool:
             scores = e.emit("Add", scores, mask, shape=grid)
     minus_infinity = e.const(q, -math.inf)
@@ -117,10 +117,10 @@ def _shared(x: Symbol, k: Symbol) -> Symbol:
     batch, heads, queries, width = x.shape
     every: Size = heads // k.shape[1] * queries
     if not (heads.is_static and k.shape[1].is_static and queries.is_static):
-        q_heads, kv_heads, rows = (shape_vector(x.graph, [s]) for s in (size(x, 1), size(k, 1), size(x, 2)))
+        q_heads, kv_heads, rows = (shape_vector(x.graph, [s]) for s in (size_of(x, 1), size_of(k, 1), size_of(x, 2)))
         every = e.emit("Mul", e.emit("Div", q_heads, kv_heads), rows)
     dims = [batch, k.shape[1], every if isinstance(every, Dim) else Dim.dynamic(), width]
-    return reshaped(x, [size(x, 0), size(k, 1), every, size(x, 3)], dims)
+    return reshaped(x, [size_of(x, 0), size_of(k, 1), every, size_of(x, 3)], dims)
 
 
 def _over(q: Symbol, k: Symbol, grid: Shape) -> Shape:
@@ -135,7 +135,7 @@ def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
     """Reshape [batch, kv_heads, heads/kv_heads*queries, n] to [batch, heads, queries, n]."""
     if not _is_shared(q, k):
         return x
-    return reshaped(x, [size(q, 0), size(q, 1), size(q, 2), size(x, 3)], grid)
+    return reshaped(x, [size_of(q, 0), size_of(q, 1), size_of(q, 2), size_of(x, 3)], grid)
 
 
 # Which keys a query sees
@@ -179,16 +179,16 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
         return []
     graph = q.graph
     conditions = []
-    key = _places(k)
+    key = places_of(k, 2)
     first = before
     if lengths is not None:
         shape = _shape([lengths.shape[0] if lengths.type.shape.is_ranked else Dim.dynamic(), ONE, ONE, ONE])
         ends = e.emit("Unsqueeze", lengths, graph.build.vector([1, 2, 3]), shape=shape)
         conditions.append(e.less(key, ends))
-        first = e.emit("Sub", ends, length(q, 2)) if before is None else before
+        first = e.emit("Sub", ends, count_of(q, 2)) if before is None else before
     if left < 0 and right < 0:
         return conditions
-    query = e.unsqueeze(_places(q), 1)
+    query = e.unsqueeze(places_of(q, 2), 1)
     place = query if first is None else e.emit("Add", query, first)
     if right >= 0:
         last = e.emit("Add", place, _distance(q, right)) if right else place
@@ -202,12 +202,6 @@ def _distance(q: Symbol, keys: int) -> Symbol:
     return q.graph.build.scalar(min(keys, MAX_DISTANCE), DType.int64)
 
 
-def _places(x: Symbol) -> Symbol:
-    """Return 0, 1, ... along the sequence, int64."""
-    zero, one = (x.graph.build.scalar(n, DType.int64) for n in (0, 1))
-    return e.emit("Range", zero, length(x, 2), one, dtype=DType.int64, shape=_shape([x.shape[2]]))
-
-
 # Scores
 
 
@@ -216,7 +210,7 @@ def _factor(q: Symbol, scale: float | None) -> Symbol:
         return e.const(q, scale)
     if q.shape[3].is_static:
         return e.const(q, 1 / math.sqrt(max(int(q.shape[3]), 1)))
-    return e.emit("Reciprocal", e.emit("Sqrt", e.cast(length(q, 3), q.dtype)))
+    return e.emit("Reciprocal", e.emit("Sqrt", e.cast(count_of(q, 3), q.dtype)))
 
 
 def _weights(scores: Symbol, precision: int) -> Symbol:
@@ -239,17 +233,6 @@ def _weights(scores: Symbol, precision: int) -> Symbol:
 # Between [batch, heads, sequence, size] and [batch, sequence, heads * size]
 
 
-def size(x: Symbol, axis: int) -> Size:
-    return x.shape[axis] if x.shape[axis].is_static else Axis(x, axis)
-
-
-def length(x: Symbol, axis: int) -> Symbol:
-    """Return the size of an axis, an int64 scalar."""
-    if x.shape[axis].is_static:
-        return x.graph.build.scalar(int(x.shape[axis]), DType.int64)
-    return e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
-
-
 def divided(x: Symbol, axis: int, count: int) -> Size:
     """Return the size of an axis over a number that divides it."""
     if x.shape[axis].is_static:
@@ -264,9 +247,8 @@ def reshaped(x: Symbol, sizes: Sequence[Size], dims: Sequence[Dim]) -> Symbol:
 def in_heads(x: Symbol, heads: int) -> Symbol:
     """Reshape [batch, sequence, heads*size] to [batch, heads, sequence, size]."""
     batch, sequence, width = x.shape
-    apart = reshaped(
-        x, [size(x, 0), size(x, 1), Dim(heads), divided(x, 2, heads)], [batch, sequence, Dim(heads), width // heads]
-    )
+    sizes = [size_of(x, 0), size_of(x, 1), Dim(heads), divided(x, 2, heads)]
+    apart = reshaped(x, sizes, [batch, sequence, Dim(heads), width // heads])
     return e.transpose(apart, [0, 2, 1, 3])
 
 
@@ -276,5 +258,6 @@ def side_by_side(x: Symbol) -> Symbol:
     transposed = e.transpose(x, [0, 2, 1, 3])
     width: Size = heads * head_size
     if not (heads * head_size).is_static:
-        width = e.emit("Mul", shape_vector(x.graph, [size(x, 1)]), shape_vector(x.graph, [size(x, 3)]))
-    return reshaped(transposed, [size(transposed, 0), size(transposed, 1), width], [batch, sequence, heads * head_size])
+        width = e.emit("Mul", shape_vector(x.graph, [size_of(x, 1)]), shape_vector(x.graph, [size_of(x, 3)]))
+    sizes = [size_of(transposed, 0), size_of(transposed, 1), width]
+    return reshaped(transposed, sizes, [batch, sequence, heads * head_size])

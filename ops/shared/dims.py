@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from graphcore.build import primitives as e
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import DimPlaces
@@ -108,13 +109,31 @@ def product(graph: Graph, sizes: Sequence[Size], sources: Sequence[Symbol] = (),
     return functools.reduce(lambda a, b: _emit_size("Mul", a, b), factors)
 
 
+def size_of(x: Symbol, axis: int) -> Size:
+    """Return the size of an axis, as its dim if that is static."""
+    return x.shape[axis] if x.shape[axis].is_static else Axis(x, axis)
+
+
+def count_of(x: Symbol, axis: int) -> Symbol:
+    """Return the size of an axis as an int64 scalar; a constant if it is static."""
+    if x.shape[axis].is_static:
+        return x.graph.build.scalar(int(x.shape[axis]), DType.int64)
+    return e.squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
+
+
+def places_of(x: Symbol, axis: int) -> Symbol:
+    """Return 0, 1, ... along an axis, computed in the graph: int64 [n]."""
+    count = count_of(x, axis)
+    return e.emit("Range", e.const(count, 0), count, e.const(count, 1), shape=_shape([x.shape[axis]]))
+
+
 def provably_differ(a: Dim, b: Dim) -> bool:
     """Return True if two dims differ whatever sizes >= 1 their names have."""
     if a is b or a.is_dynamic or b.is_dynamic:
         return False
     apart = a - b
     apart = apart.substitute({name: Dim(name) + 1 for name in apart.parameters})
-    return any(bound is not None and bound >= 1 for bound in (apart.lower_bound, (-apart).lower_bound))
+    return any((side.lower_bound or 0) >= 1 for side in (apart, -apart))
 
 
 def is_known(graph: Graph, dim: Dim) -> bool:
@@ -242,15 +261,14 @@ def _run(dims: Sequence[Size], place: Axis) -> int:
     symbol, first = place
     length = 0
     for dim, axis in zip(dims, range(first, symbol.rank), strict=False):
-        same = dim.is_of(symbol, axis) if isinstance(dim, Axis) else _is_axis(dim, symbol, axis)
+        if isinstance(dim, Axis):
+            same = dim.is_of(symbol, axis)
+        else:
+            same = isinstance(dim, Dim) and not dim.is_dynamic and symbol.shape[axis] is dim
         if not same:
             break
         length += 1
     return length
-
-
-def _is_axis(size: Dim | Symbol, symbol: Symbol, axis: int) -> bool:
-    return isinstance(size, Dim) and not size.is_dynamic and symbol.shape[axis] is size
 
 
 def _static_run(dims: Sequence[Size], sources: Sequence[Symbol]) -> tuple[Axis, int] | None:

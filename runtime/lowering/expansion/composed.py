@@ -20,8 +20,8 @@ from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.ops.shared.attention import padded, size
-from graphcore.ops.shared.dims import Size, shape_vector
+from graphcore.ops.shared.attention import padded
+from graphcore.ops.shared.dims import Size, shape_vector, size_of
 from graphcore.ops.shared.quantized_products import (
     MIDDLE,
     digits,
@@ -138,9 +138,9 @@ def _fit_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Symbol
     if _is_full(mask, q, k, past):
         return mask
     keys = _keys(k, past)
-    count = size(k, _axis(k))
+    count = size_of(k, _axis(k))
     if past is not None and not keys.is_static:
-        new_count, before = (shape_vector(k.graph, [s]) for s in (count, size(past, 2)))
+        new_count, before = (shape_vector(k.graph, [s]) for s in (count, size_of(past, 2)))
         count = e.emit("Add", new_count, before)
     elif past is not None:
         count = keys
@@ -148,7 +148,7 @@ def _fit_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Symbol
     if mask.rank >= 2 and mask.shape[-2] is q.shape[_axis(q)] and not mask.shape[-2].is_dynamic:
         return mask
     ones: list[Size] = [ONE] * max(mask.rank - 2, 0)
-    target = shape_vector(k.graph, [*ones, size(q, _axis(q)), count])
+    target = shape_vector(k.graph, [*ones, size_of(q, _axis(q)), count])
     return e.emit("Expand", mask, target, shape=_shape([*mask.shape[:-2], q.shape[_axis(q)], keys]))
 
 
