@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from graphcore.build import primitives as e
@@ -187,16 +188,15 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
     """
     choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))
-    if approximate == "quick":
-        symbol, dtype = promote_one("gelu", "float", x)
-        return symbol.graph.build.emit("QuickGelu", (symbol,), retype(symbol, dtype), None, LIBRARY)
     symbol, dtype = promote_one("gelu", "float", x)
+    if approximate == "quick":
+        return symbol.graph.build.emit("QuickGelu", (symbol,), retype(symbol, dtype), None, LIBRARY)
     return symbol.graph.build.emit("Gelu", (symbol,), retype(symbol, dtype), {"approximate": approximate})
 
 
-@op(onnx="Elu", rule="float")
-def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where x is positive, alpha * (exp(x) - 1) elsewhere.
+def _of_alpha(name: str, op_type: str, summary: str, alpha: float, source: str = "") -> Callable[..., Symbol]:
+    """Declare an activation with one parameter. alpha: its default."""
+    doc = f"""{summary}
 
     Args:
         x: Any shape, numbers or bools; integers become floats.
@@ -205,9 +205,21 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     Raises:
         DTypeError, ShapeError: For an alpha that is not a finite number.
 
-    Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
+    {source}ONNX {op_type}.
     """
-    return _parametric("elu", "Elu", x, alpha=real("elu", "alpha", alpha))
+    default = alpha
+
+    @op(onnx=op_type, rule="float", name=name, doc=doc)
+    def activation(x: TensorLike, alpha: float = default) -> Symbol:
+        return _parametric(name, op_type, x, alpha=real(name, "alpha", alpha))
+
+    return activation
+
+
+_CLEVERT = "Clevert et al. 2015, arXiv:1511.07289; "
+elu = _of_alpha("elu", "Elu", "x where x is positive, alpha * (exp(x) - 1) elsewhere.", 1.0, _CLEVERT)
+leaky_relu = _of_alpha("leaky_relu", "LeakyRelu", "x where x is not negative, alpha * x elsewhere.", 0.01)
+thresholded_relu = _of_alpha("thresholded_relu", "ThresholdedRelu", "x where x is above alpha, 0 elsewhere.", 1.0)
 
 
 @op(onnx="Celu", rule="float")
@@ -227,38 +239,6 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     if not number:
         raise ShapeError("celu: alpha=0 divides by zero", help="give another alpha, or use ops.relu(x)")
     return _parametric("celu", "Celu", x, alpha=number)
-
-
-@op(onnx="LeakyRelu", rule="float")
-def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
-    """x where x is not negative, alpha * x elsewhere.
-
-    Args:
-        x: Any shape, numbers or bools; integers become floats.
-        alpha: A Python number.
-
-    Raises:
-        DTypeError, ShapeError: For an alpha that is not a finite number.
-
-    ONNX LeakyRelu.
-    """
-    return _parametric("leaky_relu", "LeakyRelu", x, alpha=real("leaky_relu", "alpha", alpha))
-
-
-@op(onnx="ThresholdedRelu", rule="float")
-def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where x is above alpha, 0 elsewhere.
-
-    Args:
-        x: Any shape, numbers or bools; integers become floats.
-        alpha: A Python number.
-
-    Raises:
-        DTypeError, ShapeError: For an alpha that is not a finite number.
-
-    ONNX ThresholdedRelu.
-    """
-    return _parametric("thresholded_relu", "ThresholdedRelu", x, alpha=real("thresholded_relu", "alpha", alpha))
 
 
 @op(onnx="HardSigmoid", rule="float")

@@ -7,7 +7,7 @@ See docs/howto/lists_and_strings.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.reduction import any as any_of
-from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.ops.shared.dims import shape_vector, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
@@ -111,35 +111,39 @@ def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | No
     return first, second
 
 
-@op(onnx="StringNormalizer")
-def string_lower(x: StringLike) -> Symbol:
-    """The strings in lower case.
+def _in_case(case: str, function: str, exception: str = "") -> Callable[[StringLike], Symbol]:
+    """Declare the conversion to a case."""
+    name = f"string_{case}"
+    doc = f"""The strings in {case} case.
 
     Args:
-        x: Strings of any shape. Each letter is converted by itself, as the C library's towlower does in a UTF-8 locale.
+        x: Strings of any shape. Each letter is converted by itself, as the C library's {function} does in a UTF-8 locale{exception}.
 
     Raises:
         DTypeError: For anything but strings.
 
     ONNX StringNormalizer.
-    """
-    return _cased("string_lower", x, "LOWER")
+    """  # noqa: E501
+
+    @op(onnx="StringNormalizer", name=name, doc=doc)
+    def convert(x: StringLike) -> Symbol:
+        graph = graph_of(name, (x,))
+        symbol = _strings(graph, name, x, "x")
+        # StringNormalizer needs a vector that is not empty.
+        line = e.emit("Reshape", symbol, graph.build.vector([-1]), shape=_shape([Dim.dynamic()]))
+        line = e.emit("Concat", line, graph.constant([""]), shape=_shape([Dim.dynamic()]), axis=0)
+        result = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=case.upper())
+        result = e.emit("Slice", result, graph.build.vector([0]), graph.build.vector([-1]), shape=line.shape)
+        vector = shape_vector(graph, [size_of(symbol, i) for i in range(symbol.rank)])
+        return e.emit("Reshape", result, vector, shape=symbol.shape, allowzero=1)
+
+    return convert
 
 
-@op(onnx="StringNormalizer")
-def string_upper(x: StringLike) -> Symbol:
-    """The strings in upper case.
-
-    Args:
-        x: Strings of any shape. Each letter is converted by itself, as the C library's towupper does in a UTF-8 locale:
-            letters without a single upper-case letter, such as sharp s, stay.
-
-    Raises:
-        DTypeError: For anything but strings.
-
-    ONNX StringNormalizer.
-    """
-    return _cased("string_upper", x, "UPPER")
+string_lower = _in_case("lower", "towlower")
+string_upper = _in_case(
+    "upper", "towupper", ":\n            letters without a single upper-case letter, such as sharp s, stay"
+)
 
 
 @op(onnx="Equal, Compress")
@@ -305,16 +309,3 @@ def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
             help=f"ops.string_of({'ops.real(z)' if is_complex else 'x'}) converts numbers to strings",
         )
     return symbol
-
-
-def _cased(name: str, x: StringLike, action: str) -> Symbol:
-    """Apply StringNormalizer to any shape: the operator needs a vector that is not empty."""
-    graph = graph_of(name, (x,))
-    symbol = _strings(graph, name, x, "x")
-    line = e.emit("Reshape", symbol, graph.build.vector([-1]), shape=_shape([Dim.dynamic()]))
-    line = e.emit("Concat", line, graph.constant([""]), shape=_shape([Dim.dynamic()]), axis=0)
-    result = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=action)
-    result = e.emit("Slice", result, graph.build.vector([0]), graph.build.vector([-1]), shape=line.shape)
-    sizes = [Axis(symbol, i) for i in range(symbol.rank)]
-    vector = shape_vector(graph, [d if d.is_static else size for d, size in zip(symbol.shape, sizes, strict=True)])
-    return e.emit("Reshape", result, vector, shape=symbol.shape, allowzero=1)
