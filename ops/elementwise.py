@@ -323,7 +323,6 @@ exp = unary("exp", "Exp", "float", "e to the power of x. ONNX Exp.")
 log = unary("log", "Log", "float", "The natural logarithm; NaN below 0. ONNX Log.")
 
 
-@expansion("Log1p")
 def _log1p(x: Symbol) -> Symbol:
     # Kahan's correction for the rounding of 1 + x; where it is infinite or 0, the uncorrected logarithm is right.
     one = e.const(x, 1)
@@ -335,7 +334,6 @@ def _log1p(x: Symbol) -> Symbol:
     return e.where(e.equal(near, one), x, e.where(plain, log_near, corrected))
 
 
-@expansion("Expm1")
 def _expm1(x: Symbol) -> Symbol:
     one = e.const(x, 1)
     near = e.emit("Exp", x)
@@ -404,7 +402,6 @@ acosh = unary("acosh", "Acosh", "float", "The inverse hyperbolic cosine; NaN bel
 atanh = unary("atanh", "Atanh", "float", "The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh.")
 
 
-@expansion("Sinc")
 def _sinc(x: Symbol) -> Symbol:
     # The distance to the nearest integer is exact, and so are the zeros.
     whole = e.emit("Round", x)
@@ -425,7 +422,6 @@ sinc = unary(
 )
 
 
-@expansion("Atan2")
 def _atan2(y: Symbol, x: Symbol) -> Symbol:
     zero = e.const(x, 0)
     pi = e.const(x, 3.141592653589793)

@@ -31,20 +31,14 @@ def _is_nan(x: Symbol) -> Symbol:
     return e.emit("IsNaN", x, dtype=DType.bool)
 
 
-def _is_inf(x: Symbol) -> Symbol:
-    return e.emit("IsInf", x, dtype=DType.bool)
-
-
 # Signs
 
 
-@expansion("SignBit")
 def _signbit(x: Symbol) -> Symbol:
     bits = _bits(x)
     return e.less(bits, e.const(bits, 0))
 
 
-@expansion("CopySign")
 def _copysign(x: Symbol, y: Symbol) -> Symbol:
     size, sign = _bits(x), _bits(y)
     least = -(1 << (size.dtype.bits - 1))
@@ -180,7 +174,6 @@ def _frexp(x: Symbol) -> tuple[Symbol, Symbol]:
     return e.where(is_special, x, half), e.cast(count, DType.int32)
 
 
-@expansion("Logb")
 def _logb(x: Symbol) -> Symbol:
     _, exponent, is_special = _parts(x)
     square = e.emit("Mul", x, x)
@@ -276,7 +269,7 @@ def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     a square root of a rounded sum.
     """
     ax, ay = e.emit("Abs", x), e.emit("Abs", y)
-    unlimited = e.either(_is_inf(ax), _is_inf(ay))
+    unlimited = e.either(*(e.emit("IsInf", size, dtype=DType.bool) for size in (ax, ay)))
     high, low = e.emit("Max", ax, ay), e.emit("Min", ax, ay)
     one = e.const(x, 1)
     down = e.where(e.greater(high, e.const(x, 2.0**500)), e.const(x, 2.0**-600), one)
@@ -311,19 +304,16 @@ def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     return fixed, up, unlimited
 
 
-@expansion("Hypot")
 def _hypot(x: Symbol, y: Symbol) -> Symbol:
     root, factor, unlimited = _scaled_hypot(x, y)
     return e.where(unlimited, e.const(x, math.inf), e.emit("Mul", root, factor))
 
 
-@expansion("ReciprocalHypot")
 def _rhypot(x: Symbol, y: Symbol) -> Symbol:
     root, factor, unlimited = _scaled_hypot(x, y)
     return e.where(unlimited, e.const(x, 0), e.emit("Div", e.emit("Reciprocal", root), factor))
 
 
-@expansion("IeeeRemainder")
 def _ieee_remainder(x: Symbol, y: Symbol) -> Symbol:
     size, divisor = e.emit("Abs", x), e.emit("Abs", y)
     rest = e.emit("Mod", size, e.emit("Add", divisor, divisor), fmod=1)
@@ -337,7 +327,6 @@ def _ieee_remainder(x: Symbol, y: Symbol) -> Symbol:
     return e.emit("Add", e.where(negative, e.emit("Neg", rest), rest), e.emit("Neg", e.emit("Sub", x, x)))
 
 
-@expansion("RoundHalfAway")
 def _round_half_away(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     floor = e.emit("Floor", size)
@@ -346,14 +335,12 @@ def _round_half_away(x: Symbol) -> Symbol:
     return e.where(e.less(size, e.const(x, math.inf)), _copysign(rounded, x), x)
 
 
-@expansion("Fdim")
 def _fdim(x: Symbol, y: Symbol) -> Symbol:
     above = e.where(e.greater(x, y), e.emit("Sub", x, y), e.const(x, 0))
     unknown = e.either(_is_nan(x), _is_nan(y))
     return e.where(unknown, e.emit("Add", x, y), above)
 
 
-@expansion("Heaviside")
 def _heaviside(x: Symbol, y: Symbol) -> Symbol:
     zero = e.const(x, 0)
     step = e.where(e.less(x, zero), zero, e.where(e.equal(x, zero), y, e.const(x, 1)))
@@ -370,7 +357,6 @@ def _short_logaddexp(x: Symbol, y: Symbol) -> Symbol:
     return e.emit("Add", greater, _log1p(small))
 
 
-@expansion("LogAddExp")
 def _logaddexp(x: Symbol, y: Symbol) -> Symbol:
     greater, less, result = e.emit("Max", x, y), e.emit("Min", x, y), _short_logaddexp(x, y)
     # The sum loses digits if the result is between greater / 2 and -1.5 greater.
