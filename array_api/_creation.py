@@ -224,7 +224,7 @@ def full(
         ShapeError: For an invalid shape.
     """
     value = _scalar_of("full", fill_value)
-    return _full("full", shape, value, check_dtype("full", dtype) or _default_of(value), device)
+    return _full("full", shape, value, check_dtype("full", dtype) or _DEFAULTS[type(value)], device)
 
 
 def _scalar_of(op: str, value: Any) -> Number:
@@ -235,10 +235,7 @@ def _scalar_of(op: str, value: Any) -> Number:
     return value  # type: ignore[no-any-return]
 
 
-def _default_of(value: Number) -> DType:
-    if type(value) is bool:
-        return DType.bool
-    return {int: DEFAULT_INTEGER, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}[type(value)]
+_DEFAULTS = {bool: DType.bool, int: DEFAULT_INTEGER, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}
 
 
 @function
@@ -384,11 +381,7 @@ def linspace(
     if count == 0:
         return Array(np.zeros(0, target.numpy))
     first, last = ends if is_complex else [float(value) for value in ends]  # type: ignore[arg-type]
-    return compute(_spaced, count, first, last, target, builtins.bool(endpoint))  # type: ignore[no-any-return]
-
-
-def _spaced(count: int, start: float | complex, stop: float | complex, dtype: DType, endpoint: builtins.bool) -> Symbol:
-    return ops.linspace(start, stop, count, endpoint, dtype)
+    return compute(ops.linspace, first, last, count, builtins.bool(endpoint), target)  # type: ignore[no-any-return]
 
 
 def eye(

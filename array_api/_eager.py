@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import scalar_array
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Rule, Scalar
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Rule
 from graphcore.promotion.system import PromotionSystem
 from graphcore.runtime.tracing.dispatch import Eager, call_with, compiled_for, run, split_operands
 from graphcore.types.dtypes import DType
@@ -120,11 +120,9 @@ class Array(EagerArray):
 PROMOTION = ArrayApi("2025.12 with float16")
 """The promotion system of Arrays."""
 
-_SCALARS = (bool, int, float, complex)
-
 
 def is_scalar(value: object) -> bool:
-    return type(value) in _SCALARS
+    return type(value) in (bool, int, float, complex)
 
 
 def as_arrays(op: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -152,15 +150,10 @@ def join_dtypes(op: str, values: tuple[Any, ...], system: PromotionSystem = PROM
 
 def _operand(value: Any) -> Operand:
     if is_scalar(value):
-        return Operand(None, literal=_scalar(value))
+        return Operand(None, literal=value)
     if isinstance(value, (Array, Symbol)):
         return Operand(value.dtype)
     return Operand(DType.of(value.dtype if isinstance(value, np.ndarray) else value))
-
-
-def _scalar(value: Any) -> Scalar:
-    assert isinstance(value, _SCALARS)
-    return value
 
 
 def promote_pair(op: str, rule: Rule, x1: Any, x2: Any) -> tuple[Symbol, Symbol]:

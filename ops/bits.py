@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,8 @@ def _shift_words(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
     certain = counts is not None and bool(((counts >= 0) & (counts < bits)).all())
     if certain and counts is not None and direction == "LEFT" and (dtype.is_signed or dtype is DType.uint16):
         # BitShift lacks these dtypes; a product wraps to the same bits.
-        return e.emit("Mul", x, _powers(x, counts))
+        powers = np.left_shift(np.ones((), dtype.numpy), counts.astype(dtype.numpy))
+        return e.emit("Mul", x, x.graph.build.constant(np.asarray(powers), dtype))
     inside = None if certain else _inside(wide, bits)
     steps = e.cast(_where_inside(wide, inside), unsigned)
     if direction == "RIGHT" and dtype.is_signed:
@@ -66,12 +67,6 @@ def _inside(count: Symbol, bits: int) -> Symbol | None:
         below = e.less(count, e.const(count, bits))
         inside = below if inside is None else e.both(inside, below)
     return inside
-
-
-def _powers(x: Symbol, counts: np.ndarray[Any, Any]) -> Symbol:
-    """Return two to the power of each count, in the dtype of `x`."""
-    ones = np.ones((), x.dtype.numpy)
-    return x.graph.build.constant(np.asarray(np.left_shift(ones, counts.astype(x.dtype.numpy))), x.dtype)
 
 
 EXPANSIONS.update(
@@ -287,10 +282,6 @@ def _right(x: Symbol, count: int) -> Symbol:
     return e.emit("BitShift", x, e.const(x, count), direction="RIGHT")
 
 
-def _left(x: Symbol, count: int) -> Symbol:
-    return e.emit("BitShift", x, e.const(x, count), direction="LEFT")
-
-
 def _and(x: Symbol, mask: int) -> Symbol:
     return e.emit("BitwiseAnd", x, e.const(x, mask))
 
@@ -334,6 +325,7 @@ def _bit_reverse(x: Symbol, *, bits: int) -> Symbol:
     step = x.dtype.bits // 2
     while step:
         mask = _pattern(x.dtype, step)
-        x = e.emit("BitwiseOr", _and(_right(x, step), mask), _left(_and(x, mask), step))
+        low = e.emit("BitShift", _and(x, mask), e.const(x, step), direction="LEFT")
+        x = e.emit("BitwiseOr", _and(_right(x, step), mask), low)
         step //= 2
     return e.cast(_right(x, x.dtype.bits - bits) if x.dtype.bits > bits else x, dtype)

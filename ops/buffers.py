@@ -212,7 +212,8 @@ def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
     Raises:
         GraphError: For a value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
     """
-    symbol = _marked(x)
+    # A Symbol is marked in its own graph, even while a body of that graph is under construction.
+    symbol = x if isinstance(x, Symbol) and type(x) is Symbol and not x.graph.scope.is_finished else operand("print", x)
     graph = symbol.graph
     checked_name(label, "print")
     if graph.scope.outer is not None:
@@ -224,9 +225,3 @@ def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
     graph.build.end_expressions((symbol,))
     graph.watched[first_free(label, lambda name: graph.watched.get(name, symbol) is not symbol)] = symbol
     return symbol
-
-
-def _marked(x: TensorLike) -> Symbol:
-    """Return the Symbol in its own graph, even while a body of that graph is under construction."""
-    is_plain = type(x) is Symbol and not x.graph.scope.is_finished
-    return x if is_plain and isinstance(x, Symbol) else operand("print", x)

@@ -295,7 +295,10 @@ class _ScanBuilder:
 
     def emit_scan(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
         """Emit the node; return its results and the structure of the ys."""
-        parts = [_without(x, axis) for x, axis in zip(self.xs, self.axes, strict=True)]
+        parts = [
+            tensor_type(x.dtype, _shape([*x.shape[:axis], *x.shape[axis + 1 :]]), x.ambiguous)
+            for x, axis in zip(self.xs, self.axes, strict=True)
+        ]
         types = [s.type for s in start]
         named = {f"state{i}": t for i, t in enumerate(types)} | {f"x{i}": t for i, t in enumerate(parts)}
         body = new_body(graph, "body", named)
@@ -359,11 +362,6 @@ def _check_shapes_stay(before: Sequence[Symbol], after: Sequence[Symbol]) -> Non
                     operands={"before": was, "after": now},
                     help="keep its shape, or use ops.for_loop(n, ...) on xs[i]",
                 )
-
-
-def _without(x: Symbol, axis: int) -> Type:
-    """Return the type of a slice at one position of an axis."""
-    return tensor_type(x.dtype, _shape([d for i, d in enumerate(x.shape) if i != axis]), x.ambiguous)
 
 
 def _empty(body: Graph, type_: Type) -> Symbol:

@@ -299,7 +299,8 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
         first, last = (number if isinstance(number, complex) else float(number) for number in (start, stop))
         if count.is_static:
             return graph.build.constant(_spaced_values(first, last, int(count), endpoint, target), target)
-        symbols = [graph.build.scalar(value, _widest(value)) for value in (first, last)]
+        wide = (DType.complex128 if isinstance(value, complex) else DType.float64 for value in (first, last))
+        symbols = list(map(graph.build.scalar, (first, last), wide))
     else:
         symbols, common = promote(name, "float", ends)
         target = wanted or common
@@ -314,10 +315,6 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
     rest = e.emit("Sub", e.const(weight, 1.0), weight, shape=weight.shape)
     parts = [e.emit("Mul", a, b) for a, b in ((rest, low), (weight, high))]
     return e.cast(e.emit("Add", *parts, shape=_shape([count, *shape])), target)
-
-
-def _widest(value: complex) -> DType:
-    return DType.complex128 if isinstance(value, complex) else DType.float64
 
 
 def _spaced_values(start: complex, stop: complex, count: int, endpoint: bool, dtype: DType) -> np.ndarray[Any, Any]:

@@ -390,7 +390,8 @@ def _roi_align(
 def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, aligned: bool) -> _Samples:
     """Sample one axis. column: of its start in rois; its end is two columns further. size: of the axis, int64."""
     one, zero = e.const(rois, 1), e.const(rois, 0)
-    start, end = (e.unsqueeze(_column(rois, c), 1, 2) for c in (column, column + 2))
+    places = [rois.graph.build.scalar(c, DType.int64) for c in (column, column + 2)]
+    start, end = (e.unsqueeze(e.emit("Gather", rois, c, shape=rois.shape[:1], axis=1), 1, 2) for c in places)
     extent = e.emit("Sub", end, start)
     if not aligned:
         extent = e.emit("Max", extent, one)
@@ -447,11 +448,6 @@ def _halved(op_type: str, four: list[Symbol]) -> tuple[Symbol, Symbol]:
 
 def _element(vector: Symbol, position: int) -> Symbol:
     return e.emit("Gather", vector, vector.graph.build.scalar(position, DType.int64), shape=Shape(), axis=0)
-
-
-def _column(matrix: Symbol, position: int) -> Symbol:
-    index = matrix.graph.build.scalar(position, DType.int64)
-    return e.emit("Gather", matrix, index, shape=matrix.shape[:1], axis=1)
 
 
 def _arange(like: Symbol, count: int, shape: tuple[int, ...]) -> Symbol:

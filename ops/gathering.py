@@ -310,7 +310,7 @@ def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
                     operands=roles,
                     help="give one index for each update",
                 )
-            if position != at and _provably_less(data.shape[position], other):
+            if position != at and ((other - data.shape[position]).lower_bound or 0) > 0:
                 raise ShapeError(
                     f"{name}: indices are longer than x at axis {position}: {other} and {data.shape[position]}",
                     operands=roles,
@@ -580,9 +580,3 @@ def _same_dtype(
         )
     _, new = operands.apply(graph, name, roles, symbols, literals, resolution)
     return data, new
-
-
-def _provably_less(lhs: Dim, rhs: Dim) -> bool:
-    """Return True if one dim is less than the other for all sizes of their names."""
-    bound = (rhs - lhs).lower_bound
-    return bound is not None and bound > 0

@@ -203,7 +203,7 @@ def _gather_arrays(name: str, x: Symbol, axes: list[int], arrays: list[IndexArra
 
 def _gather(x: Symbol, axes: list[int], axis: int, index: Symbol) -> tuple[Symbol, list[Item]]:
     at = axes.index(axis)
-    return take(x, index, at), [*axes[:at], *_array_axes(index.rank), *axes[at + 1 :]]
+    return take(x, index, at), [*axes[:at], *range(-1, -1 - index.rank, -1), *axes[at + 1 :]]
 
 
 def _gather_nd(x: Symbol, axes: list[int], taken: list[int], indices: Symbol) -> tuple[Symbol, list[Item]]:
@@ -212,11 +212,7 @@ def _gather_nd(x: Symbol, axes: list[int], taken: list[int], indices: Symbol) ->
     x = primitives.transpose(x, perm)
     shape = indices.shape[:-1] + x.shape[len(taken) :]
     gathered = x.graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
-    return gathered, [*_array_axes(indices.rank - 1), *remaining]
-
-
-def _array_axes(count: int) -> list[int]:
-    return [-1 - i for i in range(count)]
+    return gathered, [*range(-1, -indices.rank, -1), *remaining]
 
 
 def _rows(mask: Symbol) -> list[Symbol]:

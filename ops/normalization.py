@@ -38,7 +38,9 @@ def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None,
     Ba et al. 2016, arXiv:1607.06450; ONNX LayerNormalization.
     """
     small = real("layer_norm", "epsilon", epsilon, least=0)
-    (symbol, *rest), dtype = promote("layer_norm", "float", _present(x=x, gamma=gamma, beta=beta))
+    roles = {"x": x, "gamma": gamma, "beta": beta}
+    present = {role: value for role, value in roles.items() if value is not None}
+    (symbol, *rest), dtype = promote("layer_norm", "float", present)
     _check_features("layer_norm", symbol, -1, ("gamma", "beta"), rest)
     attributes = {"axis": -1, "epsilon": small}
     return symbol.graph.build.emit(
@@ -220,10 +222,6 @@ def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
     if isinstance(p, bool) or p not in (1, 2):
         raise ShapeError(f"lp_normalize: p must be 1 or 2, got {p!r}", operands={"x": symbol}, help="give 1 or 2")
     return symbol.graph.build.emit("LpNormalization", (symbol,), retype(symbol, dtype), {"p": int(p), "axis": position})
-
-
-def _present(**operands: TensorLike | None) -> dict[str, TensorLike]:
-    return {role: value for role, value in operands.items() if value is not None}
 
 
 def _check_rank(name: str, x: Symbol, least: int) -> None:

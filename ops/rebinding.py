@@ -18,7 +18,6 @@ from graphcore.build.declare import op
 from graphcore.build.operands import operand
 from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import ShapeError
-from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import (
     Axis,
@@ -99,7 +98,8 @@ def rebind_dims(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
     pending = [axis for axis, dim in enumerate(dims) if dim is not result.shape[axis]]
     while pending:
         graph = result.graph
-        fresh = {dims[axis]: axis for axis in reversed(pending) if _is_fresh(graph, dims[axis])}
+        named = [axis for axis in reversed(pending) if dims[axis].name is not None]
+        fresh = {dims[axis]: axis for axis in named if not is_known(graph, dims[axis])}
         computable = [axis for axis in pending if is_known(graph, dims[axis])]
         free = [axis for axis in pending if dims[axis].is_dynamic]
         if fresh:
@@ -118,10 +118,6 @@ def rebind_dims(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
             result = _check_sizes(result, dims, settled, {axis: size}, message)
         pending = [axis for axis in pending if axis not in settled]
     return result
-
-
-def _is_fresh(graph: Graph, dim: Dim) -> bool:
-    return dim.name is not None and not is_known(graph, dim)
 
 
 def _stated_type(x: Symbol, dims: Sequence[Dim], axes: Sequence[int]) -> TensorType:

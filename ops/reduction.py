@@ -397,8 +397,7 @@ def _unambiguous(result: Symbol, truth: Symbol) -> Symbol:
 
 
 def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
-    bounds = [truth.shape[a].lower_bound for a in axes]
-    if builtins.all(bound is not None and bound >= 1 for bound in bounds):
+    if builtins.all((truth.shape[a].lower_bound or 0) >= 1 for a in axes):
         return emit_reduction(op_type, truth, axes, keepdims)
     # onnxruntime fails to reduce no bools; the maximum and minimum of no uint8s are 0 and 255, the right truth values.
     number = truth.graph.build.cast(truth, DType.uint8, truth.ambiguous)

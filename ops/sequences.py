@@ -338,9 +338,7 @@ def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
     release_other_names(scopes)
     if not types:
         raise GraphError("list_map: fn returns no Symbols", help="return what it computes from the elements")
-    start = tuple(
-        graph.build.emit("SequenceEmpty", (), SequenceType(_unambiguous(t)), {"dtype": t.dtype}) for t in types
-    )
+    start = tuple(graph.build.emit("SequenceEmpty", (), SequenceType(known_type(t)), {"dtype": t.dtype}) for t in types)
 
     def turn(index: Symbol, *outputs: Symbol) -> tuple[Symbol, ...]:
         leaves = leaves_like(like, fn(*[list_get(values, index) for values in operands]))
@@ -360,10 +358,6 @@ def _common_length(lists: Sequence[Symbol]) -> Symbol:
         # Not Squeeze: onnxruntime merges it with the Reshape and drops the check.
         length = e.emit("ReduceMax", length, shape=_shape(()), keepdims=0)
     return length
-
-
-def _unambiguous(type_: TensorType) -> TensorType:
-    return tensor_type(type_.dtype, type_.shape)
 
 
 def _check_dtype(dtype: DType, name: str) -> None:
@@ -429,7 +423,7 @@ def _insert(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbo
             operands={"values": values, "x": symbol},
             help=f"cast it: .cast(DType.{dtype.name})" if is_tensor else "give a tensor: lists cannot be nested",
         )
-    type_ = join_list_types(SequenceType(_element(values)), SequenceType(_unambiguous(symbol.type)))
+    type_ = join_list_types(SequenceType(_element(values)), SequenceType(known_type(symbol.type)))
     inputs = (values, symbol) if position is None else (values, symbol, position)
     return graph.build.emit("SequenceInsert", inputs, type_)
 

@@ -128,7 +128,7 @@ def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None
         result = reshaped("reshape", symbol, _target_sizes("reshape", symbol, shape, roles), roles, out=out)
         node = result.producer
         if plain and result is not symbol and isinstance(node, Node) and node.op_type == "Reshape":
-            if _is_constant(node.inputs[1]):
+            if (sizes := node.inputs[1]) is not None and sizes.is_constant:
                 # The next reshape of this type reuses the shape constant and the type.
                 symbol.graph.memory.reshapes[key] = node.inputs[1], result.type, node.attributes
         return result
@@ -137,10 +137,6 @@ def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None
 
 
 _PLAIN = frozenset({int, str, Dim})
-
-
-def _is_constant(symbol: Symbol | None) -> bool:
-    return symbol is not None and symbol.is_constant
 
 
 def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:

@@ -98,8 +98,7 @@ def _k_extremes(name: str, first: str, *, largest: bool) -> Callable[..., tuple[
                 f"{name}: k must be >= 0, got {k}", operands=roles, help="k is the number of elements to take"
             )
         count, length = _dim(k), symbol.shape[position]
-        over = (count - length).lower_bound
-        if over is not None and over > 0:
+        if ((count - length).lower_bound or 0) > 0:
             raise ShapeError(
                 f"{name}: k is {count}, but axis {position} has only {length} elements",
                 operands=roles,

@@ -34,7 +34,8 @@ def schur(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None, Symbol]:
     `vectors`, and bool [..., 1, 1].
     """
     both = ops.concat([a, mat.identities(a, -1, -1)], axis=-2) if vectors else a
-    rows = _row_numbers(mat.rows_of(both), mat.count_of(a, -1))
+    rows = mat.rows_of(both)
+    rows = e.where(rows < mat.count_of(a, -1), rows, e.const(rows, -9))  # -9 below the matrix
     columns = mat.columns_of(a)
     both = _hessenberg(both, rows, mat.count_of(a, -1))
     both, converged = _iterate(both, rows, columns, mat.count_of(a, -1))
@@ -42,11 +43,6 @@ def schur(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None, Symbol]:
         return both, None, converged
     t, z = ops.split(both, [a.shape[-1], a.shape[-1]], axis=-2)
     return t, z, converged
-
-
-def _row_numbers(rows: Symbol, n: Symbol) -> Symbol:
-    """Return the numbers of rows, with -9 for rows below the matrix."""
-    return e.where(rows < n, rows, e.const(rows, -9))
 
 
 def _apply_reflections(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
@@ -92,11 +88,11 @@ def _iterate(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Sy
         both = _clear(both, rows, columns, active)
         # Real matrices keep blocks of two rows, whose eigenvalues can be complex.
         unfinished = active if both.dtype.is_complex else e.both(active, gather_columns(active, before), columns > 0)
-        hi = _max(e.where(unfinished, columns + 1, e.const(columns, -1)))
+        hi = mat.reduced("ReduceMax", e.where(unfinished, columns + 1, e.const(columns, -1)), -1)
         busy = hi >= 0
         count = e.where(hi == top, count + 1, e.const(count, 0))
         free = e.both(e.opposite(active), columns < hi)
-        lo = _max(e.where(free, columns + 1, e.const(columns, 0)))
+        lo = mat.reduced("ReduceMax", e.where(free, columns + 1, e.const(columns, 0)), -1)
         first_column = _first_of_single if both.dtype.is_complex else _first_of_double
         start = first_column(band, lo, hi, last, count)
         x = e.const(both, 0.0)
@@ -176,10 +172,6 @@ def _max_length(lengths: Symbol) -> Symbol:
     axes = e.ints(lengths, range(lengths.rank))
     maximum = e.emit("ReduceMax", lengths, axes, shape=_shape(()), keepdims=0)
     return e.emit("Max", maximum, e.const(lengths, 0))
-
-
-def _max(places: Symbol) -> Symbol:
-    return mat.reduced("ReduceMax", places, -1)
 
 
 def _at_place(row: Symbol, place: Symbol, last: Symbol) -> Symbol:

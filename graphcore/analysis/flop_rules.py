@@ -138,16 +138,6 @@ def _conv(weight: int = 1) -> Rule:
     return rule
 
 
-def _transposed_conv(shapes: Shapes) -> Size:
-    filters = shapes.operand(1, 2)
-    return 2 * product(shapes.operand(0, 2)) * product(filters[1:])
-
-
-def _pool(shapes: Shapes) -> Size:
-    kernel = shapes.node.attributes.get("kernel_shape", ())
-    return product(shapes.result()) * math.prod(int(k) for k in kernel)
-
-
 # Recurrent networks: W is [directions, gates * hidden, input], X [sequence, batch, input]
 
 
@@ -217,14 +207,6 @@ def _per_operand(cost: int = 1) -> Rule:
     return lambda shapes: product(shapes.operand(0)) * cost
 
 
-def _none(shapes: Shapes) -> Size:
-    return 0
-
-
-def _terms(shapes: Shapes) -> Size:
-    return product(shapes.result()) * max(len(shapes.node.inputs) - 1, 1)
-
-
 def _scatter(shapes: Shapes) -> Size:
     """Return the operations of a scatter: one for each update that is combined with an old element."""
     return 0 if shapes.node.attributes.get("reduction", "none") == "none" else product(shapes.operand(2))
@@ -281,14 +263,17 @@ _REDUCTIONS = """
 """.split()
 
 RULES: dict[tuple[str, str], Rule] = {
-    **{("", name): _none for name in _MOVES},
+    **{("", name): lambda shapes: 0 for name in _MOVES},
     **{("", name): _per_result() for name in _ELEMENTWISE},
     **{("", name): _per_operand() for name in _REDUCTIONS},
     **{
         ("", name): _per_operand(2) for name in ("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "Variance", "Magnitude")
     },
     **{("", name): _per_operand(3) for name in ("ReduceLogSumExp", "StandardDeviation")},
-    **{("", name): _terms for name in ("Sum", "Mean", "Max", "Min", "SumOfTerms", "ProductOfTerms")},
+    **{
+        ("", name): lambda shapes: product(shapes.result()) * max(len(shapes.node.inputs) - 1, 1)
+        for name in ("Sum", "Mean", "Max", "Min", "SumOfTerms", "ProductOfTerms")
+    },
     **{("", name): _scatter for name in ("ScatterElements", "ScatterND")},
     **{("", name): _matmul() for name in ("MatMul", "MatMulInteger", "QMatMul")},
     ("", "QLinearMatMul"): _matmul(0, 3),
@@ -296,8 +281,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Einsum"): _einsum,
     **{("", name): _conv() for name in ("Conv", "ConvInteger", "DeformConv")},
     ("", "QLinearConv"): _conv(3),
-    ("", "ConvTranspose"): _transposed_conv,
-    **{("", name): _pool for name in ("MaxPool", "AveragePool", "LpPool")},
+    ("", "ConvTranspose"): lambda shapes: 2 * product(shapes.operand(1, 2)[1:]) * product(shapes.operand(0, 2)),
+    **{
+        ("", name): lambda shapes: product(shapes.result()) * math.prod(shapes.node.attributes.get("kernel_shape", ()))
+        for name in ("MaxPool", "AveragePool", "LpPool")
+    },
     # In addition to the products of gates: activations, products with the cell, sums of both products and the bias.
     ("", "LSTM"): _recurrent(4, 24),
     ("", "GRU"): _recurrent(3, 18),

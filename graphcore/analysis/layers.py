@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Node
 
 Path: TypeAlias = "tuple[str, ...]"
 
@@ -111,13 +111,9 @@ def _path_in_names(node: Node) -> Path | None:
         if symbol.given_name is not None and (path := path_in(symbol.given_name)):
             return path
     for operand in node.inputs:
-        if _is_weight(operand) and operand is not None and (path := path_in(operand.given_name or "")):
+        if operand is not None and type(operand.producer) is Constant and (path := path_in(operand.given_name or "")):
             return path
     return None
-
-
-def _is_weight(symbol: Symbol | None) -> bool:
-    return symbol is not None and type(symbol.producer) is Constant and symbol.given_name is not None
 
 
 def _fill_gaps(paths: list[Path | None]) -> list[Path]:
@@ -131,14 +127,11 @@ def _fill_gaps(paths: list[Path | None]) -> list[Path]:
     before: Path = ()
     for position, path in enumerate(paths):
         before = path or before
-        result.append(_common_prefix(before, after[position]) if path is None else path)
+        if path is None:
+            common = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after[position], strict=False))
+            path = tuple(part for part, _ in common)
+        result.append(path)
     return result
-
-
-def _common_prefix(before: Path, after: Path) -> Path:
-    """Return the common prefix of two paths."""
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
-    return tuple(part for part, _ in same)
 
 
 def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:

@@ -79,11 +79,6 @@ def _wide(array: Array, dtype: DType) -> Array:
     return array.astype(np.uint64 if dtype.kind is Kind.unsigned else np.int64)
 
 
-def _narrow(array: Array, dtype: DType) -> Array:
-    """Convert a result to its dtype: round, or wrap."""
-    return cast_array(array, DType.of(array.dtype), dtype)
-
-
 def _numbers(function: Callable[..., Any], *, floats: bool = True, integers: bool = True) -> Fold:
     """Return the fold of an operator on numbers of one dtype, which is also the dtype of the result."""
 
@@ -96,7 +91,10 @@ def _numbers(function: Callable[..., Any], *, floats: bool = True, integers: boo
         if any(operand_dtype is not dtype for operand_dtype in dtypes):
             return None
         result = function(*[_wide(array, dtype) for array in arrays])
-        return None if result is None else _narrow(np.asarray(result), dtype)
+        if result is None:
+            return None
+        array = np.asarray(result)
+        return cast_array(array, DType.of(array.dtype), dtype)  # rounds, or wraps
 
     return apply
 
@@ -163,11 +161,6 @@ def _compared(function: Callable[..., Any]) -> Fold:
         return np.asarray(function(*[_wide(array, dtype) for array in arrays]))
 
     return apply
-
-
-def _is_nan(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    (x,) = arrays
-    return np.isnan(x) if dtypes[0] in _DIRECT else None
 
 
 def _logical(function: np.ufunc) -> Fold:
@@ -256,7 +249,7 @@ _FOLDS: dict[str, Fold] = {
     "Greater": _compared(np.greater),
     "LessOrEqual": _compared(np.less_equal),
     "GreaterOrEqual": _compared(np.greater_equal),
-    "IsNaN": _is_nan,
+    "IsNaN": lambda arrays, dtypes, attributes, type_: np.isnan(arrays[0]) if dtypes[0] in _DIRECT else None,
     "Where": lambda arrays, dtypes, attributes, type_: (
         np.asarray(np.where(*arrays)).astype(arrays[1].dtype, copy=False)
         if arrays[1].dtype == arrays[2].dtype

@@ -126,7 +126,7 @@ class WebRuntime:
         self._node.communicate()
 
     def load(self, model: onnx.ModelProto) -> Any:
-        names = self._ask(model=_encoded(model.SerializeToString()))["inputs"]
+        names = self._ask(model=base64.b64encode(model.SerializeToString()).decode())["inputs"]
 
         def run(**feeds: Any) -> list[Any]:
             return [
@@ -137,17 +137,14 @@ class WebRuntime:
         return run
 
 
-def _encoded(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
 def _described(array: Any) -> dict[str, Any]:
     """Return a tensor as JSON. Raises `TypeError` for sequences and optionals, which onnxruntime-web does not take."""
     if not isinstance(array, np.ndarray):
         raise TypeError("onnxruntime-web takes tensors only")
     if array.dtype.kind in "OUST":
         return {"type": "string", "dims": array.shape, "strings": list(map(str, array.ravel()))}
-    return {"type": array.dtype.name, "dims": array.shape, "data": _encoded(np.ascontiguousarray(array).tobytes())}
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"type": array.dtype.name, "dims": array.shape, "data": data}
 
 
 def _array(described: Mapping[str, Any]) -> Any:

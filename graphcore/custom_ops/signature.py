@@ -170,7 +170,12 @@ def signature_of(label: str, function: Callable[..., Any]) -> OpSignature:
                 f"{label}: the default of operand {name!r} must be None, got {default!r:.80}",
                 help=f"put it after a * to make it an attribute: *, {name}={default!r:.80}",
             )
-    return OpSignature(_signature_text(signature), tuple(operands), attributes)
+    bare = [
+        p if p.kind is inspect.Parameter.KEYWORD_ONLY else p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+    ]
+    text = str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("'", "")
+    return OpSignature(text, tuple(operands), attributes)
 
 
 def _signature(label: str, function: Any) -> inspect.Signature:
@@ -181,15 +186,6 @@ def _signature(label: str, function: Any) -> inspect.Signature:
             f"{label}: a function with a signature is required, got {type(function).__name__}",
             help="wrap it in a Python function: def rule(x): ...",
         ) from None
-
-
-def _signature_text(signature: inspect.Signature) -> str:
-    """Return the signature on one line, operands without annotations."""
-    bare = [
-        p if p.kind is inspect.Parameter.KEYWORD_ONLY else p.replace(annotation=inspect.Parameter.empty)
-        for p in signature.parameters.values()
-    ]
-    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("'", "")
 
 
 def _text(annotation: Any) -> str:
@@ -274,20 +270,16 @@ def _many(convert_one: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     return convert
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 KINDS: dict[str, AttributeKind] = {
     "int": AttributeKind("an int of 64 bits", _int, int),
     "float": AttributeKind("a number that float32 holds", _float, float),
     "bool": AttributeKind("True or False", _bool, bool),
-    "str": AttributeKind("a str", _str, _same),
+    "str": AttributeKind("a str", _str, lambda value: value),
     "list[int]": AttributeKind("a list of ints", _many(_int), tuple),
     "list[float]": AttributeKind("a list of numbers that float32 holds", _many(_float), tuple),
     "list[str]": AttributeKind("a list of str", _many(_str), tuple),
     "DType": AttributeKind("a DType that ONNX has", _dtype, DType.of),
-    "ndarray": AttributeKind("an array", _array, _same),
+    "ndarray": AttributeKind("an array", _array, lambda value: value),
 }
 """The kinds of attributes by annotation; tuples and sequences count as lists. Functions get tuples."""
 

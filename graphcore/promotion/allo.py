@@ -216,16 +216,13 @@ class Allo(PromotionSystem):
         for dtype in rest:
             met = None if met is None or dtype is None else rule(self, (met, dtype))
         if met is None:
-            raise self._no_rule(label or operator, dtypes)
+            names = ", ".join(_long_name(d) for d in dtypes)
+            raise NoPromotion(
+                f"No {self.style} type promotion rule for operator '{label or operator}' with operand "
+                f"type{'s' if len(dtypes) > 1 else ''} {names}",
+                help="cast the operands to types that it has a rule for, such as .cast(DType.int32)",
+            )
         return met
-
-    def _no_rule(self, operator: str, dtypes: Sequence[DType]) -> NoPromotion:
-        names = ", ".join(_long_name(d) for d in dtypes)
-        return NoPromotion(
-            f"No {self.style} type promotion rule for operator '{operator}' with operand "
-            f"type{'s' if len(dtypes) > 1 else ''} {names}",
-            help="cast the operands to types that it has a rule for, such as .cast(DType.int32)",
-        )
 
     def _check_known(self, dtype: DType) -> None:
         if not (is_integer(dtype) or dtype is DType.index or dtype in FLOATS):

@@ -220,16 +220,15 @@ def _in_allo(rules: Allo, pair: _DTypePair, met: DType) -> str:
     if not isinstance(rules, AlloHls) or not all(map(is_integer, pair.dtypes)):
         return common
     try:
-        added, subtracted, product = (_result_of(rules, op, pair) for op in ("add", "sub", "mul"))
+        operands = [Operand(dtype) for dtype in pair.dtypes]
+        added, subtracted, product = (
+            rules.resolve(Key(op, "arithmetic", True), operands).result for op in ("add", "sub", "mul")
+        )
     except NoPromotion as refusal:
         return f"{common}; {refusal.reason}"
     if added is subtracted:
         return f"{common}; + and - give {added}, * gives {product}"
     return f"{common}; + gives {added}, - gives {subtracted}, * gives {product}"
-
-
-def _result_of(rules: AlloHls, op: str, pair: _DTypePair) -> DType:
-    return rules.resolve(Key(op, "arithmetic", True), [Operand(dtype) for dtype in pair.dtypes]).result
 
 
 def _allo_common(rules: Allo, pair: _DTypePair) -> str:

@@ -146,8 +146,12 @@ class KernelFloat(PromotionSystem):
         if key.rule in ("shift", "keep", "mean"):
             return super().resolve(key, operands)
         dtype = self.join(key, operands)
-        if key.rule in ("float", "test") or key.op in _FLOATS_ONLY:
-            _check_float(key, dtype)
+        if not dtype.is_float and (key.rule in ("float", "test") or key.op in _FLOATS_ONLY):
+            raise NoPromotion(
+                f"{key.op} takes only floating types in kernel_float, got {dtype}",
+                help="cast it first: .cast(DType.float32)",
+                error=DTypeError,
+            )
         if key.rule == "subtract" and dtype in _FLOAT8 and len(operands) == 1:
             raise NoPromotion(
                 f"{key.op} has no meaning for {dtype} in kernel_float", help="cast it first: .cast(DType.float16)",
@@ -172,15 +176,6 @@ class KernelFloat(PromotionSystem):
             return Resolution(same, dtype, is_constant)
         plain = super().resolve(key, [Operand(dtype)] * len(operands))
         return Resolution(plain.operands, plain.result, is_constant)
-
-
-def _check_float(key: Key, dtype: DType) -> None:
-    if not dtype.is_float:
-        raise NoPromotion(
-            f"{key.op} takes only floating types in kernel_float, got {dtype}",
-            help="cast it first: .cast(DType.float32)",
-            error=DTypeError,
-        )
 
 
 def _check_vectors(key: Key, operands: Sequence[Operand]) -> None:

@@ -213,19 +213,12 @@ def check_literal(value: Scalar, dtype: DType) -> None:
         fix = "cast the Symbol to a complex dtype first: .cast(DType.complex64)"
         if dtype.is_complex:
             fix = "cast the Symbol to the wider complex dtype: .cast(DType.complex128)"
-        raise NoPromotion(f"{text_of(value)} cannot be held in {dtype}", help=fix, error=DTypeError)
-    if dtype.is_complex:
-        raise NoPromotion(
-            f"{text_of(value)} cannot be held in {dtype}",
-            help="cast the Symbol to the wider complex dtype, .cast(DType.complex128), or write a float",
-            error=DTypeError,
-        )
-    if isinstance(value, float) and not dtype.is_float:
-        fix = (
-            f"cast the Symbol first: .cast(DType.float32), or write {int(value)!r}"
-            if math.isfinite(value)
-            else ("cast the Symbol to a float first: .cast(DType.float32)")
-        )
+    elif dtype.is_complex:
+        fix = "cast the Symbol to the wider complex dtype, .cast(DType.complex128), or write a float"
+    elif isinstance(value, float) and not dtype.is_float:
+        fix = "cast the Symbol to a float first: .cast(DType.float32)"
+        if math.isfinite(value):
+            fix = f"cast the Symbol first: .cast(DType.float32), or write {int(value)!r}"
     elif dtype.is_float:
         if isinstance(value, float) and not math.isfinite(value):
             fix = f"{dtype} has neither infinities nor NaN: cast the Symbol to a wider float, .cast(DType.float32)"

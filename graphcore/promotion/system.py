@@ -370,8 +370,10 @@ def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
         raise
     except TypeError:
         options_text = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        parameters = ", ".join(inspect.signature(_system_class(name)).parameters)
         raise PromotionError(
-            f"promotion system {name}: unknown option {options_text}", help=_system_help(name)
+            f"promotion system {name}: unknown option {options_text}",
+            help=f"its options: {parameters}" if parameters else "it has no options",
         ) from None
 
 
@@ -389,11 +391,6 @@ def _system_class(name: str) -> Callable[..., PromotionSystem]:
     module, _, label = _SYSTEMS[name].rpartition(".")
     maker: Callable[..., PromotionSystem] = getattr(import_module(f"{__package__}.{module}"), label)
     return maker
-
-
-def _system_help(name: str) -> str:
-    parameters = ", ".join(inspect.signature(_system_class(name)).parameters)
-    return f"its options: {parameters}" if parameters else "it has no options"
 
 
 def _reduce(self: PromotionSystem) -> tuple[Any, ...]:

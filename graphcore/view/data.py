@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -165,16 +166,8 @@ def _add_files(data: GraphData, remaining: int) -> None:
 
 
 def _as_json(result: Statistics) -> Json:
-    return {
-        "min": _number(result.min),
-        "max": _number(result.max),
-        "mean": _number(result.mean),
-        "nan": result.nan,
-        "infinite": result.infinite,
-        "zeros": result.zeros,
-        "elements": result.elements,
-        "histogram": list(result.histogram),
-    }
+    numbers = {name: _number(getattr(result, name)) for name in ("min", "max", "mean")}
+    return dataclasses.asdict(result) | numbers | {"histogram": list(result.histogram)}
 
 
 def _number(value: float | None) -> float | None:

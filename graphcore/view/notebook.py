@@ -301,8 +301,14 @@ def page_html(graph: Graph, options: PageOptions) -> str:
 def html_of(data: Mapping[str, Any]) -> str:
     """Return the HTML of the page for the result of `page_data`. Raises `GraphError` if the page is not built."""
     program, style = asset("page.js"), asset("page.css")
+    digest = base64.b64encode(hashlib.sha256(program.encode("ascii")).digest()).decode()
+    # This one program runs, and nothing is loaded or sent.
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     return _TEMPLATE.format(
-        policy=_policy(program),
+        policy=policy,
         title=escaped(str(data["title"])).encode("ascii", "xmlcharrefreplace").decode(),
         style=style,
         data=embed_json(data),
@@ -330,12 +336,3 @@ def asset(name: str) -> str:
             help="build the page again: make page",
         )
     return text
-
-
-def _policy(program: str) -> str:
-    """Return the Content-Security-Policy: this one program runs, and nothing is loaded or sent."""
-    digest = base64.b64encode(hashlib.sha256(program.encode("ascii")).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )

@@ -199,7 +199,9 @@ def difference_overlay(source: GraphData, other: Graph) -> Json:
         if change.kind != "+" and not change.place:
             category = "only here" if change.kind == "-" else "changed"
             note(by_name.get(change.name), category, "; ".join(change.details) or category)
-    makers, readers = _producers(source), _readers(source)
+    first_results = [(i, n.outputs[0]) for i, n in enumerate(source.source_nodes) if n.outputs]
+    makers = {symbol.name: i for i, symbol in first_results if symbol.graph is source.graph}
+    readers = _readers(source)
     for type_ in diff.types:
         if not type_.place:
             note(makers.get(type_.name), "another type", f"{type_.name}: {type_.before}, there {type_.after}")
@@ -221,10 +223,6 @@ def difference_overlay(source: GraphData, other: Graph) -> Json:
 
 def _listed(names: list[str]) -> str:
     return ", ".join([*names[:_MAX_LISTED], *(["..."] if len(names) > _MAX_LISTED else [])])
-
-
-def _producers(data: GraphData) -> dict[str, int]:
-    return {s.name: i for i, n in enumerate(data.source_nodes) if n.outputs and (s := n.outputs[0]).graph is data.graph}
 
 
 def _readers(data: GraphData) -> dict[str, list[int]]:

@@ -101,11 +101,7 @@ _NUMBERS = (bool, int, float)
 def flatten_value(value: Any) -> tuple[Structure, list[Any]]:
     """Return the structure of a value, and its leaves: everything but tuples, lists, dicts and None."""
     leaves: list[Any] = []
-    return structure_of(value, _is_value, leaves, ""), leaves
-
-
-def _is_value(value: object) -> bool:
-    return value is not None and not isinstance(value, (tuple, list, dict))
+    return structure_of(value, lambda v: v is not None and not isinstance(v, (tuple, list, dict)), leaves, ""), leaves
 
 
 def call_with(op: str, name: str, function: Callable[..., Any], value: Any, *first: Any) -> Any:

@@ -18,7 +18,7 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.ops.shared.dims import dim_value
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 BEYOND = 2**62
@@ -128,17 +128,13 @@ def _with_empty_start(x: Symbol, axis: int, start: Number, stop: Number, step: N
             return stop
         if size.is_static:
             return 0
-    length = x.graph.build.emit("Gather", (runtime_shape(x), x.graph.build.scalar(axis, DType.int64)), _int64_scalar())
+    length = e.emit("Gather", runtime_shape(x), x.graph.build.scalar(axis, DType.int64), shape=Shape())
     begin, end = (x.graph.build.scalar(v, DType.int64) if isinstance(v, int) else v for v in (start, stop))
     zero = e.const(length, 0)
     outside = e.both(e.less(begin, zero), e.less(e.emit("Add", begin, length), zero))
     if isinstance(step, Symbol):
         outside = e.both(outside, e.less(step, zero))
     return e.where(outside, zero, end)
-
-
-def _int64_scalar() -> TensorType:
-    return tensor_type(DType.int64, Shape())
 
 
 def _length(size: Dim, start: Any, stop: Any, step: Any) -> Dim:
@@ -183,7 +179,10 @@ def _never_negative(dim: Dim) -> bool:
 
 
 def _at_run_time(name: str, x: Symbol, value: Any) -> Number:
-    return _clipped(value) if isinstance(value, int) else _at_symbol(name, x, value)
+    if not isinstance(value, int):
+        return _at_symbol(name, x, value)
+    # Clipped to int64, but not to the greatest int32 or int64, which onnxruntime reads as no bound.
+    return 2**31 if value == 2**31 - 1 else max(-BEYOND, min(value, BEYOND))
 
 
 def _at_symbol(name: str, x: Symbol, value: Dim | Symbol) -> Symbol:
@@ -202,11 +201,6 @@ def number_of(name: str, x: Symbol, dim: Dim) -> Number:
             help="name the dim, or compute it in the graph with ops.shape_of(x)",
         )  # fmt: skip
     return dim_value(x.graph, dim, [x], op=name)
-
-
-def _clipped(value: int) -> int:
-    """Clip a bound or step to int64, but not to the greatest int32 or int64, which onnxruntime reads as no bound."""
-    return 2**31 if value == 2**31 - 1 else max(-BEYOND, min(value, BEYOND))
 
 
 def check_name(name: str, known_length: Dim, length: Dim) -> None:

@@ -166,8 +166,8 @@ class Jax(PromotionSystem):
             joined = D.float64
         elif is_whole and key.rule in ("divide", "float", "mean"):
             joined = D.float64 if joined.bits == 64 else D.float32
-        elif is_whole and key.rule == "sum":
-            joined = _sum_dtype(key, joined)
+        elif is_whole and key.rule == "sum" and (key.op not in _KEEPS_WIDTH or joined is D.bool):
+            joined = D.uint64 if joined.is_unsigned else D.int64
         plain = super().resolve(key, [Operand(joined)] * len(operands))
         result = joined if key.rule == "shift" else plain.result
         cast = (joined,) * len(operands) if key.rule == "shift" else plain.operands
@@ -221,12 +221,6 @@ def _least_above(nodes: set[str], above: Mapping[str, frozenset[str]]) -> str:
         f"{names} have no available implicit dtype promotion path in JAX",
         help="cast one of them explicitly, such as .cast(DType.float32)",
     )
-
-
-def _sum_dtype(key: Key, dtype: DType) -> DType:
-    if key.op in _KEEPS_WIDTH and dtype is not D.bool:
-        return dtype
-    return D.uint64 if dtype.is_unsigned else D.int64
 
 
 def _power_dtype(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[DType, bool]:
