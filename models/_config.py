@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from graphcore import ops
 from graphcore.arrays.casting import Array, is_masked
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
@@ -276,22 +277,35 @@ _MAX_NAMES = 20
 
 
 class ModelWeights:
-    """The weights of a model by name, as Symbols of the graph under construction."""
+    """The weights of a model by name, as Symbols of the graph under construction.
 
-    def __init__(self, graph: Graph, arrays: Mapping[str, Array]) -> None:
+    dtype: that of the Symbols; None for the dtypes of the arrays.
+    """
+
+    def __init__(self, graph: Graph, arrays: Mapping[str, Array], dtype: DType | None = DType.float32) -> None:
         self._graph = graph
-        self._arrays = arrays
+        self._dtype = dtype
         self._symbols: dict[str, Symbol] = {}
+        self.arrays = arrays
 
     def __getitem__(self, name: str) -> Symbol:
-        """Return a weight in float32. A narrower one keeps its dtype in memory and files, and the graph casts it."""
+        """Return a weight. A narrower one keeps its dtype in memory and files, and the graph casts it."""
         if name not in self._symbols:
-            self._symbols[name] = self._graph.weight(name, self._arrays[name]).cast(DType.float32)
+            weight = self._graph.weight(name, self.arrays[name])
+            self._symbols[name] = weight if self._dtype is None else weight.cast(self._dtype)
         return self._symbols[name]
 
     def get(self, name: str) -> Symbol | None:
         """Return an optional weight, such as a bias, or None."""
-        return self[name] if name in self._arrays else None
+        return self[name] if name in self.arrays else None
+
+    def dense(self, x: Symbol, name: str) -> Symbol:
+        """Return the result of a dense layer."""
+        return ops.linear(x, self[f"{name}.weight"], self.get(f"{name}.bias"))
+
+    def layer_norm(self, x: Symbol, name: str, epsilon: float) -> Symbol:
+        """Return the result of LayerNorm."""
+        return ops.layer_norm(x, self[f"{name}.weight"], self.get(f"{name}.bias"), epsilon=epsilon)
 
 
 def arrays_of(
@@ -343,29 +357,19 @@ def arrays_of(
         by_name = renamed(tensors, rename)
     names = [name for name in by_name if not ignored or not re.fullmatch(ignored, name)]
     tied = {name: other for name, other in (tied or {}).items() if name in by_name}
+    arrays = {name: by_name[name] for name in shapes if name in by_name}
+    plain = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray) and not is_masked(a)}
+    misshapen = {name: list(array.shape) for name, array in plain.items() if array.shape != shapes[name]}
+    types = {name: f"has type {type(array).__name__}" for name, array in arrays.items() if name not in plain}
+    types |= {name: f"is {array.dtype}" for name, array in plain.items() if not _is_float(array)}
+    untied = [n for n, other in tied.items() if other in arrays and not np.array_equal(by_name[n], arrays[other])]
     faults = {
         "missing": [f"{name} {list(shape)}" for name, shape in shapes.items() if name not in by_name],
         "unexpected": [name for name in names if name not in shapes and name not in tied],
-        "of another shape": [],
-        "of another dtype": [],
-        f"different from the tied weight ({', '.join(tied.values())})": [],
+        "of another shape": [f"{name} is {shape}, not {list(shapes[name])}" for name, shape in misshapen.items()],
+        "of another dtype": [f"{name} {types[name]}" for name in arrays if name in types],
+        f"different from the tied weight ({', '.join(tied.values())})": untied,
     }
-    _, _, misshapen, mistyped, untied = faults.values()
-    arrays = {}
-    for name, shape in shapes.items():
-        if name not in by_name:
-            continue
-        array = arrays[name] = by_name[name]
-        if not isinstance(array, np.ndarray) or is_masked(array):
-            mistyped.append(f"{name} has type {type(array).__name__}")
-            continue
-        if array.shape != shape:
-            misshapen.append(f"{name} is {list(array.shape)}, not {list(shape)}")
-        if not _is_float(array):
-            mistyped.append(f"{name} is {array.dtype}")
-    untied += [
-        name for name, other in tied.items() if other in arrays and not np.array_equal(by_name[name], arrays[other])
-    ]
     nonempty = {what: which for what, which in faults.items() if which}
     if nonempty:
         raise ModelError(

@@ -136,8 +136,13 @@ def angles(config: Config, positions: int, *, is_local: bool = False) -> tuple[A
         frequencies = frequencies / np.array(scaling["long_factor" if positions > original else "short_factor"])
         attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
     attention = scaling.get("attention_factor", attention)
-    rotations = np.outer(np.arange(positions), frequencies)
-    return (np.cos(rotations) * attention).astype(np.float32), (np.sin(rotations) * attention).astype(np.float32)
+    return rotations(frequencies, positions, attention)
+
+
+def rotations(frequencies: Array, positions: int, scale: float = 1.0) -> tuple[Array, Array]:
+    """Return cosine and sine of the angles of all positions, times a scale. frequencies: the angles of position 1."""
+    angles = np.outer(np.arange(positions), frequencies)
+    return (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
 
 
 def build(

@@ -19,7 +19,8 @@ from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import BaseConfig, Source, WeightsSource, arrays_of, from_file, require
+from graphcore.models._config import BaseConfig, ModelWeights, Source, WeightsSource, arrays_of, from_file, require
+from graphcore.models.decoder import rotations
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -298,34 +299,19 @@ class _Encoder:
 
     def __init__(self, graph: Graph, weights: dict[str, Array], config: Config, is_packed: bool) -> None:
         self.graph = graph
-        self.weights = weights
+        self.weights = ModelWeights(graph, weights, None)
         self.config = config
         self.is_packed = is_packed
+        size = config.width // config.heads
         self.angles = {
-            theta: self.angles_of(theta) for theta in (config.theta, config.local_theta) if config.theta and theta
+            theta: [*map(graph.constant, rotations(theta ** (-np.arange(0, size, 2) / size), config.positions))]
+            for theta in (config.theta, config.local_theta)
+            if config.theta and theta
         }
 
-    def angles_of(self, theta: float) -> tuple[Symbol, Symbol]:
-        """Return cosine and sine of the rotation of feature pairs by position."""
-        size = self.config.width // self.config.heads
-        angles = np.outer(np.arange(self.config.positions), theta ** (-np.arange(0, size, 2) / size))
-        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-        return self.graph.constant(cos), self.graph.constant(sin)
-
-    def weight(self, name: str) -> Symbol:
-        return self.graph.weight(name, self.weights[name])
-
-    def parameters(self, name: str) -> tuple[Symbol, Symbol | None]:
-        """Return a weight and its bias, or None."""
-        return self.weight(f"{name}.weight"), self.weight(f"{name}.bias") if f"{name}.bias" in self.weights else None
-
-    def dense(self, x: Symbol, name: str) -> Symbol:
-        return ops.linear(x, *self.parameters(name))
-
     def norm(self, x: Symbol, name: str) -> Symbol:
-        if f"{name}.weight" not in self.weights:
-            return x
-        return ops.layer_norm(x, *self.parameters(name), epsilon=self.config.epsilon)
+        is_there = f"{name}.weight" in self.weights.arrays
+        return self.weights.layer_norm(x, name, self.config.epsilon) if is_there else x
 
     def encode(self, ids: Symbol, mask: Symbol) -> Symbol:
         """Return a vector for each token: float32[batch, sequence, width]."""
@@ -357,14 +343,14 @@ class _Encoder:
         return rows.reshape(batch, sequence, width)
 
     def embed(self, ids: Symbol) -> Symbol:
-        x = ops.gather(self.weight("embeddings.word_embeddings.weight"), ids)
+        x = ops.gather(self.weights["embeddings.word_embeddings.weight"], ids)
         name = "embeddings.position_embeddings.weight"
         if not self.config.theta:
-            places = self.graph.weight(name, self.weights[name][self.config.first or 0 :])[: ids.shape[1]]
+            places = self.graph.weight(name, self.weights.arrays[name][self.config.first or 0 :])[: ids.shape[1]]
             # A text has at most as many tokens as the model has positions.
             x = x + places.rebind(ids.shape[1], places.shape[1])
         if self.config.types is not None:
-            x = x + self.weight("embeddings.token_type_embeddings.weight")[0]
+            x = x + self.weights["embeddings.token_type_embeddings.weight"][0]
         return self.norm(x, "embeddings.LayerNorm")
 
     def attention_masks(self, sequence: Any) -> tuple[Symbol | None, Symbol | None]:
@@ -377,7 +363,7 @@ class _Encoder:
         bias = None
         if buckets is not None:
             name = "relative_attention_bias.weight"
-            table = self.graph.weight(name, np.ascontiguousarray(self.weights[name][_buckets(buckets)].T))
+            table = self.graph.weight(name, np.ascontiguousarray(self.weights.arrays[name][_buckets(buckets)].T))
             bias = ops.gather(table, ops.clip(distance, -_FARTHEST, _FARTHEST) + _FARTHEST, axis=1).unsqueeze(0)
         return bias, bias if window is None else ops.abs(distance) <= window
 
@@ -385,7 +371,7 @@ class _Encoder:
         config, heads = self.config, self.config.heads
         attention_norm, norm = f"{name}.attention.output.LayerNorm", f"{name}.output.LayerNorm"
         h = self.norm(x, attention_norm) if config.pre_norm else x
-        rows = [self.dense(h, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
+        rows = [self.weights.dense(h, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
         if self.angles:
             angles = self.angles[(is_local and config.local_theta) or config.theta]
             # Each token is a batch: the kernel takes no sequences longer than the table of angles.
@@ -402,14 +388,14 @@ class _Encoder:
             mixed = mixed.reshape(*x.shape)
         else:
             mixed = ops.gather(mixed.reshape(self.shape[0] * self.shape[1], self.shape[2]), self.tokens)
-        x = self.dense(mixed, f"{name}.attention.output.dense") + x
+        x = self.weights.dense(mixed, f"{name}.attention.output.dense") + x
         h = self.norm(x, norm if config.pre_norm else attention_norm)
-        wide = self.dense(h, f"{name}.intermediate.dense")
+        wide = self.weights.dense(h, f"{name}.intermediate.dense")
         gelu = _GELUS.get(config.activation)
         wide = ops.gelu(wide, gelu) if gelu else ops.silu(wide) if config.activation == "silu" else ops.relu(wide)
         if config.gated:
-            wide = wide * self.dense(h, f"{name}.intermediate.gate")
-        wide = self.dense(wide, f"{name}.output.dense")
+            wide = wide * self.weights.dense(h, f"{name}.intermediate.gate")
+        wide = self.weights.dense(wide, f"{name}.output.dense")
         return wide + x if config.pre_norm else self.norm(wide + h, norm)
 
 

@@ -127,12 +127,8 @@ class _ViT:
         self.weights = ModelWeights(graph, arrays)
         self.config = config
 
-    def dense(self, x: Symbol, name: str) -> Symbol:
-        return ops.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
-
     def norm(self, x: Symbol, name: str) -> Symbol:
-        gamma, beta = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
+        return self.weights.layer_norm(x, name, self.config.epsilon)
 
     def build(self) -> Graph:
         with self.graph.layer("embeddings"):
@@ -144,7 +140,7 @@ class _ViT:
                 rows = self.layer(rows, f"vit.encoder.layer.{number}", x)
         with self.graph.layer("head"):
             first = self.norm(rows.reshape(batch, places, width)[:, 0], "vit.layernorm")
-            self.graph.output(logits=self.dense(first, "classifier"))
+            self.graph.output(logits=self.weights.dense(first, "classifier"))
         return self.graph
 
     def embed(self, pixels: Symbol) -> Symbol:
@@ -162,9 +158,9 @@ class _ViT:
         prefix, heads = f"{name}.attention.attention", self.config.heads
         h = self.norm(x, f"{name}.layernorm_before")
         query, key, value = (
-            self.dense(h, f"{prefix}.{part}").reshape(*like.shape) for part in ("query", "key", "value")
+            self.weights.dense(h, f"{prefix}.{part}").reshape(*like.shape) for part in ("query", "key", "value")
         )
         mixed = ops.scaled_dot_product_attention(query, key, value, q_num_heads=heads, kv_num_heads=heads)
-        x = x + self.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
-        wide = ops.gelu(self.dense(self.norm(x, f"{name}.layernorm_after"), f"{name}.intermediate.dense"))
-        return x + self.dense(wide, f"{name}.output.dense")
+        x = x + self.weights.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
+        wide = ops.gelu(self.weights.dense(self.norm(x, f"{name}.layernorm_after"), f"{name}.intermediate.dense"))
+        return x + self.weights.dense(wide, f"{name}.output.dense")

@@ -88,17 +88,7 @@ class TextRequest:
                 place, start = place + 1, end
 
     def result(self, timeout: float | None = None) -> TextResult:
-        """Wait for the end of the text.
-
-        Args:
-            timeout: The maximum number of seconds to wait; None for no limit.
-
-        Raises:
-            TimeoutError: `timeout` is over.
-            RunCancelledError: The request was cancelled.
-            RunTimeoutError: The timeout of the request is over.
-            RunError: A call of the model failed.
-        """
+        """Wait for the end of the text. The argument and errors are those of `Request.result`."""
         tokens = tuple(self._request.result(timeout).tolist())
         output = self._output
         output.finish()
