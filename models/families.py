@@ -232,12 +232,11 @@ def _family(
     **defaults: Any,
 ) -> Family:
     fixed = {"hidden_act": ("silu",)} if fixed is None else fixed
-    schema = _config.schema_of(
-        Config, [kind], fixed, f"layer_types transformers.js_config is_decoder {ignored}", **_TYPES
-    )
-    fields = dict.fromkeys([*f"{required} {optional} {also}".split(), *defaults])
-    fields |= dict.fromkeys(required.split(), REQUIRED)
-    return Family(dataclasses.replace(schema, fields=fields), defaults, blocks or {}, more)
+    names = [*f"{required} {optional} {also}".split(), *defaults]
+    fields = {name: REQUIRED if name in required.split() else None for name in names}
+    ignored += " layer_types transformers.js_config is_decoder"
+    schema = dataclasses.replace(_config.schema_of(Config, [kind], fixed, ignored, **_TYPES), fields=fields)
+    return Family(schema, defaults, blocks or {}, more)
 
 
 def _layout(architecture: str, **names: str) -> Layout:
@@ -505,14 +504,12 @@ def _rope(fields: Mapping[str, Any], positions: int, rotated: int) -> tuple[floa
     rope = {name: value for name, value in rope.items() if name != "partial_rotary_factor"}
     theta = rope.pop("rope_theta", fields.get("rope_theta"))
     theta = 10000.0 if theta is None else theta
-    kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
-    rope.pop("type", None)
+    old = rope.pop("type", None)
+    kind = rope.pop("rope_type", None) or old or "default"
     kind = "longrope" if kind == "su" else kind
-    parameters = _ROPE.get(kind) if isinstance(kind, str) else None
-    require(parameters is not None, f"rope_type is {kind!r:.80}; supported is {', '.join(map(repr, _ROPE))}")
-    assert parameters is not None
+    require(kind in [*_ROPE], f"rope_type is {kind!r:.80}; supported is {', '.join(map(repr, _ROPE))}")
     require(type(theta) in (int, float) and 1 < theta < math.inf, f"rope_theta is {theta!r:.80}, not a number above 1")
-    names, others = parameters
+    names, others = _ROPE[kind]
     if kind in ("yarn", "longrope"):
         rope.setdefault("original_max_position_embeddings", fields.get("original_max_position_embeddings") or positions)
         rope = {name: value for name, value in rope.items() if value is not None}

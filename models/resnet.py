@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphcore import ops
 from graphcore.arrays.casting import Array
@@ -81,13 +81,8 @@ class Convolution:
     stride: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ResidualLayer:
-    """The convolutions of a residual layer.
-
-    Attributes:
-        shortcut: A convolution if the size or the channels change.
-    """
+class ResidualLayer(NamedTuple):
+    """The convolutions of a residual layer. shortcut: one if the size or the channels change."""
 
     name: str
     path: tuple[Convolution, ...]
@@ -106,11 +101,10 @@ def layers(config: Config) -> Iterator[ResidualLayer]:
         for number in range(depth):
             stride = 2 if not number and (stage or config.halves_first) else 1
             name = f"resnet.encoder.stages.{stage}.layers.{number}"
-            path = _path(config, f"{name}.layer", inputs, width, stride)
+            shortcut = Convolution(f"{name}.shortcut", inputs, width, 1, stride)
             changes = inputs != width or stride != 1
-            yield ResidualLayer(
-                name, path, Convolution(f"{name}.shortcut", inputs, width, 1, stride) if changes else None
-            )
+            path = _path(config, f"{name}.layer", inputs, width, stride)
+            yield ResidualLayer(name, path, shortcut if changes else None)
             inputs = width
 
 
@@ -130,8 +124,8 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights by the names in checkpoints."""
     result: dict[str, tuple[int, ...]] = {}
     convolutions = [stem(config)]
-    for layer in layers(config):
-        convolutions += [*layer.path, *([layer.shortcut] if layer.shortcut else [])]
+    for _, path, shortcut in layers(config):
+        convolutions += [*path, *([shortcut] if shortcut else [])]
     for part in convolutions:
         result[f"{part.name}.convolution.weight"] = (part.outputs, part.inputs, part.kernel, part.kernel)
         for kind in ("weight", "bias", "running_mean", "running_var"):
@@ -190,25 +184,23 @@ class _ResNet:
         scale, bias, mean, var = (self.weights[f"{part.name}.normalization.{kind}"] for kind in kinds)
         return ops.batch_norm(convolved, scale, bias, mean, var, EPSILON)  # the runtime folds it into the filters
 
-    def layer(self, x: Symbol, layer: ResidualLayer) -> Symbol:
+    def layer(self, x: Symbol, path: Sequence[Convolution], shortcut: Convolution | None) -> Symbol:
         result = x
-        for part in layer.path[:-1]:
+        for part in path[:-1]:
             result = ops.relu(self.convolve(result, part))
-        result = self.convolve(result, layer.path[-1])
+        result = self.convolve(result, path[-1])
         # Built after the main path, so that the runtime computes it just before the addition, which then finds it in
         # the processor's cache.
-        shortcut = x if layer.shortcut is None else self.convolve(x, layer.shortcut)
-        return ops.relu(result + shortcut)
+        return ops.relu(result + (x if shortcut is None else self.convolve(x, shortcut)))
 
     def build(self, config: Config) -> Graph:
         with self.graph.layer("stem"):
             x = ops.relu(self.convolve(self.graph["pixel_values"], stem(config)))
             x = ops.max_pool2d(x, 3, 2, padding=1, input_layout="NCHW")
-        for layer in layers(config):
-            with self.graph.layer(layer.name.removeprefix("resnet.encoder.").replace(".", "/")):
-                x = self.layer(x, layer)
+        for name, path, shortcut in layers(config):
+            with self.graph.layer(name.removeprefix("resnet.encoder.").replace(".", "/")):
+                x = self.layer(x, path, shortcut)
         with self.graph.layer("head"):
             pooled = ops.mean(x, axis=(2, 3))
-            logits = ops.linear(pooled, self.weights["classifier.1.weight"], self.weights["classifier.1.bias"])
-        self.graph.output(logits=logits)
+            self.graph.output(logits=self.weights.dense(pooled, "classifier.1"))
         return self.graph

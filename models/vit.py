@@ -76,25 +76,20 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     result: dict[str, tuple[int, ...]] = {
         "vit.embeddings.cls_token": (1, 1, width),
         "vit.embeddings.position_embeddings": (1, side * side + 1, width),
-        "vit.embeddings.patch_embeddings.projection.weight": (width, config.channels, config.patch, config.patch),
-        "vit.embeddings.patch_embeddings.projection.bias": (width,),
     }
-    for number in range(config.layers):
-        name = f"vit.encoder.layer.{number}"
-        for norm in ("layernorm_before", "layernorm_after"):
-            result |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
-        for part in ("query", "key", "value"):
-            result[f"{name}.attention.attention.{part}.weight"] = (width, width)
-            if config.biases:
-                result[f"{name}.attention.attention.{part}.bias"] = (width,)
-        for part, out, into in (
-            ("attention.output", width, width),
-            ("intermediate", inner, width),
-            ("output", width, inner),
-        ):
-            result |= {f"{name}.{part}.dense.weight": (out, into), f"{name}.{part}.dense.bias": (out,)}
-    result |= {"vit.layernorm.weight": (width,), "vit.layernorm.bias": (width,)}
-    return result | {"classifier.weight": (config.classes, width), "classifier.bias": (config.classes,)}
+    parts: dict[str, tuple[int, ...]] = {
+        "vit.embeddings.patch_embeddings.projection": (width, config.channels, config.patch, config.patch)
+    }
+    for name in (f"vit.encoder.layer.{number}" for number in range(config.layers)):
+        parts |= dict.fromkeys((f"{name}.layernorm_before", f"{name}.layernorm_after"), (width,))
+        parts |= {f"{name}.attention.attention.{part}": (width, width) for part in ("query", "key", "value")}
+        parts |= {f"{name}.attention.output.dense": (width, width), f"{name}.intermediate.dense": (inner, width)}
+        parts |= {f"{name}.output.dense": (width, inner)}
+    for name, shape in (parts | {"vit.layernorm": (width,), "classifier": (config.classes, width)}).items():
+        result[f"{name}.weight"] = shape
+        if config.biases or ".attention.attention." not in name:
+            result[f"{name}.bias"] = shape[:1]
+    return result
 
 
 def build(config: Config | Source, weights: WeightsSource = None, *, seed: int = 0) -> Graph:
