@@ -353,29 +353,21 @@ def decoder_of(caller: str, model: Model) -> Decoder:
     takes_last = "last_tokens" in inputs
     are_types = _ranks(inputs) == [*_INPUTS, *([_LAST] if takes_last else [])]
     are_types &= _ranks(outputs) == [("logits", DType.float32, 3 if takes_last else 2)]
-    cache, type_ = _cache(model), outputs.get("logits")
-    if not are_types or cache is None or not isinstance(type_, TensorType) or not type_.shape[-1].is_static:
+    type_, caches = outputs.get("logits"), [k.type.shape for k in model._model_buffers if k.name == "keys0"]
+    has_cache = len(caches) == 1 and caches[0].rank == 4 and caches[0][2].is_static
+    if not are_types or not has_cache or not isinstance(type_, TensorType) or not type_.shape[-1].is_static:
         raise ModelError(
             f"{caller}: {model.name} is not a decoder",
             operands={name: str(type_) for name, type_ in {**inputs, **outputs}.items()},
             help="load a graph of llama.build or gpt2.build, without every_token",
         )
-    return Decoder(model, int(type_.shape[-1]), cache, takes_last)
+    return Decoder(model, int(type_.shape[-1]), int(caches[0][2]), takes_last)
 
 
 def _ranks(types: Mapping[str, Type]) -> list[tuple[str, DType | None, int]]:
     """Return names, dtypes and ranks; no dtype for a sequence, or a tensor of any rank."""
     tensors = {n: t for n, t in types.items() if isinstance(t, TensorType) and t.shape.is_ranked}
     return [(name, tensors[name].dtype, tensors[name].rank) if name in tensors else (name, None, 0) for name in types]
-
-
-def _cache(model: Model) -> int | None:
-    """Return the number of tokens of the first layer's buffers; None if there are none."""
-    try:
-        keys = model.state().buffers["keys0"]
-    except (ModelError, FeedError):
-        return None
-    return int(keys.shape[2]) if keys.ndim == 4 else None
 
 
 def require_integer(caller: str, name: str, value: object, least: int) -> int:
