@@ -302,12 +302,12 @@ class _Encoder:
         self.weights = ModelWeights(graph, weights, None)
         self.config = config
         self.is_packed = is_packed
+        self.angles: dict[float, tuple[Symbol, Symbol]] = {}
         size = config.width // config.heads
-        self.angles = {
-            theta: [*map(graph.constant, rotations(theta ** (-np.arange(0, size, 2) / size), config.positions))]
-            for theta in (config.theta, config.local_theta)
-            if config.theta and theta
-        }
+        for theta in (config.theta, config.local_theta) if config.theta else ():
+            if theta:
+                cos, sin = rotations(theta ** (-np.arange(0, size, 2) / size), config.positions)
+                self.angles[theta] = graph.constant(cos), graph.constant(sin)
 
     def norm(self, x: Symbol, name: str) -> Symbol:
         is_there = f"{name}.weight" in self.weights.arrays

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from graphcore import ops
-from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
@@ -157,7 +156,17 @@ def build(
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(weights, shapes(config), seed=seed, ignored=r".*\.num_batches_tracked")
     pixels = TensorType(DType.float32, ["batch", config.channels, *(_sides(image) or ("height", "width"))])
-    return _ResNet(Graph("resnet", {"pixel_values": pixels}), arrays).build(config)
+    graph = Graph("resnet", {"pixel_values": pixels})
+    parts = ModelWeights(graph, arrays)
+    with graph.layer("stem"):
+        x = ops.relu(_convolve(parts, graph["pixel_values"], stem(config)))
+        x = ops.max_pool2d(x, 3, 2, padding=1, input_layout="NCHW")
+    for layer in layers(config):
+        with graph.layer(layer.name.removeprefix("resnet.encoder.").replace(".", "/")):
+            x = _add_layer(parts, x, layer)
+    with graph.layer("head"):
+        graph.output(logits=parts.dense(ops.mean(x, axis=(2, 3)), "classifier.1"))
+    return graph
 
 
 def _sides(image: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -169,38 +178,21 @@ def _sides(image: tuple[int, int] | None) -> tuple[int, int] | None:
     return sides[0], sides[1]
 
 
-class _ResNet:
-    def __init__(self, graph: Graph, arrays: Mapping[str, Array]) -> None:
-        self.graph = graph
-        self.weights = ModelWeights(graph, arrays)
+def _convolve(weights: ModelWeights, x: Symbol, part: Convolution) -> Symbol:
+    filters = weights[f"{part.name}.convolution.weight"]
+    padding = [part.kernel // 2] * 4
+    convolved = ops.conv2d(x, filters, part.stride, padding=padding, input_layout="NCHW", filter_layout="FCRS")
+    kinds = ("weight", "bias", "running_mean", "running_var")
+    scale, bias, mean, var = (weights[f"{part.name}.normalization.{kind}"] for kind in kinds)
+    return ops.batch_norm(convolved, scale, bias, mean, var, EPSILON)  # the runtime folds it into the filters
 
-    def convolve(self, x: Symbol, part: Convolution) -> Symbol:
-        padding = part.kernel // 2
-        filters = self.weights[f"{part.name}.convolution.weight"]
-        convolved = ops.conv2d(
-            x, filters, part.stride, padding=[padding] * 4, input_layout="NCHW", filter_layout="FCRS"
-        )
-        kinds = ("weight", "bias", "running_mean", "running_var")
-        scale, bias, mean, var = (self.weights[f"{part.name}.normalization.{kind}"] for kind in kinds)
-        return ops.batch_norm(convolved, scale, bias, mean, var, EPSILON)  # the runtime folds it into the filters
 
-    def layer(self, x: Symbol, path: Sequence[Convolution], shortcut: Convolution | None) -> Symbol:
-        result = x
-        for part in path[:-1]:
-            result = ops.relu(self.convolve(result, part))
-        result = self.convolve(result, path[-1])
-        # Built after the main path, so that the runtime computes it just before the addition, which then finds it in
-        # the processor's cache.
-        return ops.relu(result + (x if shortcut is None else self.convolve(x, shortcut)))
-
-    def build(self, config: Config) -> Graph:
-        with self.graph.layer("stem"):
-            x = ops.relu(self.convolve(self.graph["pixel_values"], stem(config)))
-            x = ops.max_pool2d(x, 3, 2, padding=1, input_layout="NCHW")
-        for name, path, shortcut in layers(config):
-            with self.graph.layer(name.removeprefix("resnet.encoder.").replace(".", "/")):
-                x = self.layer(x, path, shortcut)
-        with self.graph.layer("head"):
-            pooled = ops.mean(x, axis=(2, 3))
-            self.graph.output(logits=self.weights.dense(pooled, "classifier.1"))
-        return self.graph
+def _add_layer(weights: ModelWeights, x: Symbol, layer: ResidualLayer) -> Symbol:
+    result = x
+    for part in layer.path[:-1]:
+        result = ops.relu(_convolve(weights, result, part))
+    result = _convolve(weights, result, layer.path[-1])
+    # Built after the main path, so that the runtime computes it just before the addition, which then finds it in the
+    # processor's cache.
+    shortcut = x if layer.shortcut is None else _convolve(weights, x, layer.shortcut)
+    return ops.relu(result + shortcut)

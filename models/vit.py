@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from graphcore import ops
-from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._config import BaseConfig, ModelWeights, Source, WeightsSource, arrays_of, from_file, require
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import Shape, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,51 +110,38 @@ def build(config: Config | Source, weights: WeightsSource = None, *, seed: int =
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(weights, shapes(config), seed=seed)
     image = TensorType(DType.float32, ["batch", config.channels, config.image, config.image])
-    return _ViT(Graph("vit", {"pixel_values": image}), arrays, config).build()
+    graph = Graph("vit", {"pixel_values": image})
+    parts = ModelWeights(graph, arrays)
+    with graph.layer("embeddings"):
+        x = _embed(parts, graph["pixel_values"], config)
+    batch, places, width = x.shape
+    rows = x.reshape(batch * places, width)
+    for number in range(config.layers):
+        with graph.layer(f"encoder/{number}"):
+            rows = _add_layer(parts, rows, f"vit.encoder.layer.{number}", x.shape, config)
+    with graph.layer("head"):
+        first = rows.reshape(batch, places, width)[:, 0]
+        graph.output(logits=parts.dense(parts.layer_norm(first, "vit.layernorm", config.epsilon), "classifier"))
+    return graph
 
 
-class _ViT:
-    """The layers. Activations are rows of all patches of all images."""
+def _embed(weights: ModelWeights, pixels: Symbol, config: Config) -> Symbol:
+    """Return the vectors of the class token and of all patches."""
+    name, side = "vit.embeddings", config.image // config.patch
+    filters, bias = (weights[f"{name}.patch_embeddings.projection.{k}"] for k in ("weight", "bias"))
+    patches = ops.conv2d(pixels, filters, config.patch, bias=bias, input_layout="NCHW", filter_layout="FCRS")
+    batch = pixels.shape[0]
+    cells = patches.reshape(batch, config.width, side * side).transpose(0, 2, 1)
+    first = ops.broadcast_to(weights[f"{name}.cls_token"], [batch, 1, config.width])
+    return ops.concat([first, cells], axis=1) + weights[f"{name}.position_embeddings"]
 
-    def __init__(self, graph: Graph, arrays: Mapping[str, Array], config: Config) -> None:
-        self.graph = graph
-        self.weights = ModelWeights(graph, arrays)
-        self.config = config
 
-    def norm(self, x: Symbol, name: str) -> Symbol:
-        return self.weights.layer_norm(x, name, self.config.epsilon)
-
-    def build(self) -> Graph:
-        with self.graph.layer("embeddings"):
-            x = self.embed(self.graph["pixel_values"])
-        batch, places, width = x.shape
-        rows = x.reshape(batch * places, width)
-        for number in range(self.config.layers):
-            with self.graph.layer(f"encoder/{number}"):
-                rows = self.layer(rows, f"vit.encoder.layer.{number}", x)
-        with self.graph.layer("head"):
-            first = self.norm(rows.reshape(batch, places, width)[:, 0], "vit.layernorm")
-            self.graph.output(logits=self.weights.dense(first, "classifier"))
-        return self.graph
-
-    def embed(self, pixels: Symbol) -> Symbol:
-        """Return the vectors of the class token and of all patches."""
-        name, config = "vit.embeddings", self.config
-        side = config.image // config.patch
-        filters, bias = (self.weights[f"{name}.patch_embeddings.projection.{k}"] for k in ("weight", "bias"))
-        patches = ops.conv2d(pixels, filters, config.patch, bias=bias, input_layout="NCHW", filter_layout="FCRS")
-        batch = pixels.shape[0]
-        cells = patches.reshape(batch, config.width, side * side).transpose(0, 2, 1)
-        first = ops.broadcast_to(self.weights[f"{name}.cls_token"], [batch, 1, config.width])
-        return ops.concat([first, cells], axis=1) + self.weights[f"{name}.position_embeddings"]
-
-    def layer(self, x: Symbol, name: str, like: Symbol) -> Symbol:
-        prefix, heads = f"{name}.attention.attention", self.config.heads
-        h = self.norm(x, f"{name}.layernorm_before")
-        query, key, value = (
-            self.weights.dense(h, f"{prefix}.{part}").reshape(*like.shape) for part in ("query", "key", "value")
-        )
-        mixed = ops.scaled_dot_product_attention(query, key, value, q_num_heads=heads, kv_num_heads=heads)
-        x = x + self.weights.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
-        wide = ops.gelu(self.weights.dense(self.norm(x, f"{name}.layernorm_after"), f"{name}.intermediate.dense"))
-        return x + self.weights.dense(wide, f"{name}.output.dense")
+def _add_layer(weights: ModelWeights, x: Symbol, name: str, shape: Shape, config: Config) -> Symbol:
+    """Return the rows of all patches of all images after a layer. shape: of the patches by image."""
+    prefix, heads = f"{name}.attention.attention", config.heads
+    h = weights.layer_norm(x, f"{name}.layernorm_before", config.epsilon)
+    query, key, value = (weights.dense(h, f"{prefix}.{part}").reshape(*shape) for part in ("query", "key", "value"))
+    mixed = ops.scaled_dot_product_attention(query, key, value, q_num_heads=heads, kv_num_heads=heads)
+    x = x + weights.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
+    h = weights.layer_norm(x, f"{name}.layernorm_after", config.epsilon)
+    return x + weights.dense(ops.gelu(weights.dense(h, f"{name}.intermediate.dense")), f"{name}.output.dense")
