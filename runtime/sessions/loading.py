@@ -268,17 +268,17 @@ def _start(plan: LoadPlan, engine: Engine, cache: CacheFolder | None) -> Start:
     starter = engine.starter
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-        session, keep = sessions.start(
-            plan.lowered,
-            lambda: python_ops.options(starter.options({**plan.config, **more}), plan.lowered, starter.libraries),
-            lambda model, options: starter.create(
-                model, options, plan.disabled, plan.defaults, runs_often=plan.runs_often
-            ),
-            None if more else cache,
-        )
+        packed = session_memory.constants(plan.lowered) if plan.is_packed else ()
+        with session_memory.released(packed):
+            session, keep = sessions.start(
+                plan.lowered,
+                lambda: python_ops.options(starter.options({**plan.config, **more}), plan.lowered, starter.libraries),
+                lambda model, options: starter.create(
+                    model, options, plan.disabled, plan.defaults, runs_often=plan.runs_often
+                ),
+                None if more else cache,
+            )
         require_started(session, starter.providers, starter.selection)
-        if plan.is_packed:
-            session_memory.release(session_memory.constants(plan.lowered))
         return session, (keep, plan.sites)
 
     return start

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -74,6 +76,29 @@ def test_weights_of_an_exported_file_are_its_mapped_bytes(tmp_path: Path, monkey
     first = gc.InferenceSession().load(loaded, prepack="on")
     assert released[0] >= 2 * 8192  # whole pages of weights of 16,384 bytes
     np.testing.assert_array_equal(first(x)[0], gc.InferenceSession().load(chain(3))(x)[0])
+
+
+def test_mapped_weights_are_released_while_a_session_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mapping:
+        def madvise(self, advice: int) -> None:
+            assert advice == mmap.MADV_DONTNEED
+            is_released.set()
+
+    own, *mapped = (np.zeros(4096) for _ in range(3))
+    is_released, mapping = threading.Event(), Mapping()
+    last: list[list[Any]] = []
+    monkeypatch.setattr(memory, "_mapping", lambda array: None if array is own else mapping)
+    monkeypatch.setattr(memory, "release", lambda arrays: last.append([id(array) for array in arrays]))
+    monkeypatch.setattr(memory, "_MIN_RELEASED_BYTES", 2 * own.nbytes)
+    with memory.released([own, *mapped]):
+        assert is_released.wait(60)
+        assert not last
+    assert last == [[id(array) for array in mapped]]
+    monkeypatch.setattr(memory, "_MIN_RELEASED_BYTES", 2 * own.nbytes + 1)
+    monkeypatch.setattr(mapping, "madvise", lambda advice: pytest.fail("small weights"), raising=False)
+    with memory.released([own, *mapped]):
+        assert "graphcore-release" not in {thread.name for thread in threading.enumerate()}
+    assert len(last) == 2
 
 
 @pytest.mark.parametrize("shift", [0, 1])
