@@ -176,7 +176,9 @@ def _size_check(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: 
     unknown = tensor_type(DType.int64, _shape([Dim.dynamic()] * rank))
     check = graph.build.emit("Reshape", (empty, shape), unknown, _EXACT)
     _name_check(check, f"{SIZE_CHECK}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
-    return graph.build.emit("Shape", (check,), _ints(1), {"start": 0, "end": 1})
+    zero = graph.build.emit("Shape", (check,), _ints(1), {"start": 0, "end": 1})
+    # Gather, since OpenVINO then knows that the axis of `_after` is 0: it needs the rank of each result.
+    return graph.build.emit("Gather", (graph.build.vector([0]), zero), _ints(1))
 
 
 def _after(check: Symbol, x: Symbol, type_: TensorType) -> Symbol:

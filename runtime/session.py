@@ -50,8 +50,9 @@ class InferenceSession:
             of the provider's vendor, then by the provider's name. Models are lowered for the first provider, and for
             the CPU if graphcore has no table of it; `load` raises an error if onnxruntime chooses otherwise.
         precision: "exact" rounds after every op; "fast" computes consecutive ops on floats narrower than float32 in
-            float32. None, the default, is "exact" for built graphs, and leaves float16 and bfloat16 of imported models
-            to onnxruntime's kernels (docs/numbers.md).
+            float32; on OpenVINO all floats are in float16 or bfloat16 (docs/howto/openvino.md). None, the default, is
+            "exact" for built graphs, and leaves float16 and bfloat16 of imported models to onnxruntime's kernels
+            (docs/numbers.md).
         optimize: "exact" runs the passes of `Graph.optimize`, whose results are equal bit for bit; "all" also replaces
             nodes by operators that the provider runs faster, which may add float32 numbers in another order
             (docs/howto/optimize.md); "off" does neither.

@@ -115,7 +115,8 @@ def _checked_tensors(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]
     """Yield the tensors before and after the check of that name, which has a prefix inside a body or a call."""
     for node in walk(graph):
         apart = node_of(node.inputs[0], "Unsqueeze") if node.op_type == "Squeeze" else None
-        place = None if apart is None else node_of(apart.inputs[1], "Shape")
+        zero = None if apart is None else node_of(apart.inputs[1], "Gather")
+        place = None if zero is None else node_of(zero.inputs[1], "Shape")
         if apart is None or place is None or apart.inputs[0] is None:
             continue
         given_name = present(place.inputs[0]).given_name or ""

@@ -190,8 +190,13 @@ PREPARING: tuple[Pass, ...] = (
         ),
     ),
     Pass(
-        "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
-        lambda summary, lowering: lowering.optimize == "exact", lambda summary, lowering: summary.graph.optimize(),
+        "optimise", 'optimize="exact", or "all" for OpenVINO, which computes few of the nodes that sizes need',
+        "fewer nodes, bit for bit",
+        lambda summary, lowering: (
+            lowering.optimize == "exact"
+            or (lowering.optimize == "all" and lowering.rules.target.name == "openvino")
+        ),
+        lambda summary, lowering: summary.graph.optimize(),
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',

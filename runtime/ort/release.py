@@ -179,14 +179,19 @@ def saturates() -> bool:
 
 
 @functools.cache
-def many_rows() -> int | None:
-    """Return the rows from which on int8 products are faster here; None if unknown, as on systems other than Linux."""
+def processor_flags() -> frozenset[str]:
+    """Return the instruction sets of this processor by Linux' names; empty on other systems."""
     try:
         with open(_CPUINFO, encoding="utf-8", errors="replace") as file:
-            line = next((line for line in file if line.startswith("flags")), "")
+            return frozenset(next((line for line in file if line.startswith("flags")), "").split())
     except OSError:
-        return None
-    rows = rows_of(frozenset(line.split()))
+        return frozenset()
+
+
+@functools.cache
+def many_rows() -> int | None:
+    """Return the rows from which on int8 products are faster here; None if unknown, as on systems other than Linux."""
+    rows = rows_of(processor_flags())
     return None if rows is None or saturates() else rows
 
 

@@ -290,7 +290,8 @@ def _start_openvino(plan: LoadPlan, provider: openvino.Plan, engine: Engine) -> 
 
     def start_on(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         providers = starter.providers if hint else ("CPUExecutionProvider",)
-        defaults = {openvino.PROVIDER: openvino.options(hint)}
+        threads = starter.attributes.get("intra_op_num_threads", 0)
+        defaults = {openvino.PROVIDER: openvino.options(hint, threads)}
         started = sessions.start(
             graph,
             lambda: python_ops.options(starter.options(more), graph, starter.libraries),

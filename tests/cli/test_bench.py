@@ -52,6 +52,35 @@ def test_bench_prints_a_table(call: Call, magika: Trained) -> None:
     assert [line.split()[2 if i == 0 else 0] for i, line in enumerate(lines[1:3])] == ["graphcore", "onnxruntime"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "seconds", "shape", "recommends"),
+    [
+        ({"avx512_bf16"}, 0.02, [4, 4], True),
+        (set(), 0.02, [4, 4], False),
+        ({"avx512_bf16"}, 0.001, [4, 4], False),
+        ({"avx512_bf16"}, 0.02, [4], False),
+    ],
+)
+def test_bench_recommends_openvino_for_slow_products_where_the_processor_multiplies_bfloat16(
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    flags: set[str],
+    seconds: float,
+    shape: list[int],
+    recommends: bool,
+) -> None:
+    graph = Graph("model", {"x": TensorType(DType.float32, shape)})
+    x = graph["x"]
+    graph.output(x @ (x + 1) if len(shape) == 2 else x + 1)
+    graph.export(tmp_path / "model.onnx")
+    monkeypatch.setattr(bench, "processor_flags", lambda: frozenset(flags))
+    monkeypatch.setattr(bench, "in_turns", lambda calls, *_: [Latency((seconds,) * 3) for _ in calls])
+    status, out, _ = call("bench", str(tmp_path / "model.onnx"), *QUICK)
+    assert status == 0
+    assert ("--provider openvino --precision fast" in out) == recommends
+
+
 @pytest.mark.full
 def test_bench_measures_memory_in_processes_of_their_own(document: Document, magika: Trained) -> None:
     result = document("bench", magika.file(), "--seconds", "0.01")

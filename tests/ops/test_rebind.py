@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -301,6 +302,18 @@ def test_rebind_checks_the_rank_where_it_is_unknown() -> None:
     assert InferenceSession().load(scalar)(ones())[0] == 2
     with pytest.raises(RunError, match=r"has rank 1, and dims of another rank were stated: \[\]"):
         InferenceSession().load(scalar)(ones(1))
+
+
+def test_rebind_has_a_known_axis_for_runtimes_that_need_ranks() -> None:
+    """OpenVINO knows the element of a constant of one number, whatever its index, and so the rank behind Unsqueeze."""
+    graph = graph_of(lambda x, b: ops.exp(x).rebind("batch", 4), ["?", "?"], ["batch"])
+    model = graph.to_onnx(target="onnx").graph
+    by_result = {name: node for node in model.node for name in node.output}
+    constants = {constant.name: onnx.numpy_helper.to_array(constant).tolist() for constant in model.initializer}
+    (unsqueeze,) = [node for node in model.node if node.op_type == "Unsqueeze"]
+    axes = by_result[unsqueeze.input[1]]
+    assert axes.op_type == "Gather"
+    assert constants[axes.input[0]] == [0]
 
 
 def test_rebind_copies_nothing_and_costs_little() -> None:

@@ -164,6 +164,50 @@ def test_narrow_floats_are_computed_as_such_when_fast() -> None:
     assert not can_widen(built(layer, TensorType(D.bfloat16, ["n", 4])))  # which is fed as such
 
 
+@pytest.mark.parametrize(
+    ("flags", "precision", "hint"),
+    [({"avx512_bf16"}, "fast", "bf16"), ({"avx512_bf16"}, "exact", "f32"), ({"avx512f"}, "fast", "f32")],
+)
+def test_float32_is_computed_in_bfloat16_when_fast_where_the_processor_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, flags: set[str], precision: Precision, hint: str
+) -> None:
+    monkeypatch.setattr(openvino, "processor_flags", lambda: frozenset(flags))
+    plan = planned(built(lambda x, y: ops.softmax(x @ y), floats("n", 8), floats(8, 8)), precision)
+    assert (plan.hint, plan.unsupported) == (hint, {})
+
+
+def test_threads_are_those_of_the_session() -> None:
+    assert openvino.options("bf16", 2)["load_config"].count('"INFERENCE_NUM_THREADS": 2') == 1
+    assert "THREADS" not in openvino.options("bf16")["load_config"]
+
+
+def test_computed_sizes_are_folded_when_the_input_has_known_dims() -> None:
+    def patches(x: Symbol) -> Symbol:
+        emit, build = x.graph.build.emit, x.graph.build
+        sizes = emit("Shape", (x,), ints(2))
+        size = emit("Gather", (sizes, build.scalar(1, D.int64)), ints(), {"axis": 0})
+        count = emit("Div", (size, build.scalar(4, D.int64)), ints())
+        return ops.reshape(x, [-1, 8]) * ops.cast(count, D.float32)
+
+    graph = built(patches, floats("n", 16))
+    lowered = lower(graph, "openvino", optimize="all")
+    assert findings(lowered, legality("openvino")).is_supported
+    assert "Div" in findings(lower(graph, "openvino"), legality("openvino")).unsupported
+
+
+def test_sum_by_a_product_with_a_filled_column_is_bounded() -> None:
+    def total(mask: Symbol) -> Symbol:
+        emit, build = mask.graph.build.emit, mask.graph.build
+        sizes = emit("Shape", (mask,), ints(1), {"start": 1, "end": 2})
+        sizes = emit("Concat", (sizes, build.vector([1])), ints(2), {"axis": 0})
+        column = emit("ConstantOfShape", (sizes,), ints("m", 1), {"value": np.ones(1, np.int64)})
+        return emit("MatMul", (mask, column), ints("n", 1))
+
+    plan = planned(built(total, ints("n", "m")))
+    assert plan.unsupported == {}
+    assert {norm for bound in plan.bounds for norm in bound.norms} >= {("total", "x0")}
+
+
 def test_widened_graph_gives_the_same_in_float32() -> None:
     def expression(x: Symbol) -> list[Symbol]:
         y = ops.exp(x.cast(D.float16) * 2) + x.graph.constant(np.arange(4, dtype=np.float16))

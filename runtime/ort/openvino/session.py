@@ -36,6 +36,7 @@ from graphcore.runtime.ort.openvino.support import (
     not_taken,
     without_checks,
 )
+from graphcore.runtime.ort.release import processor_flags
 from graphcore.surgery.astype import astype
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -45,9 +46,13 @@ PROVIDER = "OpenVINOExecutionProvider"
 _HINT = "INFERENCE_PRECISION_HINT"
 
 
-def options(hint: str) -> dict[str, str]:
-    """Return the options with which OpenVINO computes floats in a precision: "f32", "bf16" or "f16"."""
-    return {"device_type": "CPU", "load_config": json.dumps({"CPU": {_HINT: hint}})}
+def options(hint: str, threads: int = 0) -> dict[str, str]:
+    """Return the options with which OpenVINO computes floats in a precision: "f32", "bf16" or "f16".
+
+    threads: 0 for one for each processor.
+    """
+    limit = {"INFERENCE_NUM_THREADS": threads} if threads else {}
+    return {"device_type": "CPU", "load_config": json.dumps({"CPU": {_HINT: hint, **limit}})}
 
 
 def provider_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,15 +115,18 @@ def planned(
 ) -> Plan:
     """Return the plan of a graph: OpenVINO runs all of it, or the CPU provider does.
 
-    lower: lowers a graph for a target. With "fast", a graph of float16 or bfloat16 is computed in that precision.
+    lower: lowers a graph for a target. With "fast", a graph of float16 or bfloat16 is computed in that precision, and
+    one of float32 in bfloat16 if the processor multiplies it, which is OpenVINO's own default.
     """
     if has_buffers:
         return Plan(lower(graph, "cpu"), "", {"buffers": "OpenVINO does not write to their memory"})
-    narrow = narrowest(graph) if precision == "fast" else None
     source, hint = graph, "f32"
+    narrow = narrowest(graph) if precision == "fast" else None
     if narrow is not None and can_widen(graph):
         source = astype(graph, DType.float32, source=HALVES)
         hint = "f16" if narrow is DType.float16 else "bf16"
+    elif narrow is None and precision == "fast" and "avx512_bf16" in processor_flags():
+        hint = "bf16"
     unsupported = not_taken(source, halves=hint != "f32")
     if unsupported is not None:
         return Plan(lower(graph, "cpu"), "", {f"{unsupported}": "OpenVINO does not support the dtype"})
@@ -274,7 +282,7 @@ def can_widen(graph: Graph) -> bool:
 # Softmax instead of the nodes that attention expands it to, for a provider that runs Softmax several times as fast.
 #
 # Attention gives 0 for fully masked rows, where Softmax gives NaN, as it does for a row with a NaN or an infinity; the
-# sum of a row tells these apart.
+# sum of the scores of a row tells these apart.
 
 
 def _softmax_in_parts(scores: Symbol, largest: Symbol, axes: Symbol, keep: Symbol, other: Symbol) -> tuple[Symbol, ...]:
@@ -312,8 +320,9 @@ def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
     axes = graph.build.vector([scores.rank - 1])
     number = functools.partial(graph.build.scalar, dtype=DType.float32)
     softmax = emit("Softmax", (scores,), scores.type, {"axis": -1})
-    whole = emit("ReduceSum", (softmax, axes), type_, {"keepdims": 1})
-    is_number = emit("Equal", (whole, whole), type_.cast(DType.bool))
+    # A row has no NaN, or only NaN.
+    first = emit("Slice", (softmax, *map(graph.build.vector, ([0], [1])), axes), type_)
+    is_number = emit("Equal", (first, first), type_.cast(DType.bool))
     below = emit("ReduceSum", (scores, axes), type_, {"keepdims": 1})
     masked = emit("Equal", (below, number(-math.inf)), type_.cast(DType.bool))
     rest = emit("Where", (masked, number(0.0), number(math.nan)), type_)

@@ -201,6 +201,8 @@ def _result_bound(node: Node, known_bounds: Mapping[int, IntegerBound]) -> Integ
         return None
     if node.op_type == "Cast":
         return bounds[0] if bounds else _cast_bound(node)
+    if node.op_type == "ConstantOfShape":
+        return IntegerBound(float(np.abs(np.asarray(node.attributes["value"], np.float64)).max()))
     rule = _RULES.get(node.op_type)
     if rule is not None:
         return rule(node, bounds)
@@ -269,7 +271,7 @@ def _product_bound(node: Node, bounds: list[IntegerBound]) -> IntegerBound | Non
 
 
 _INDICES = frozenset("Shape Size ArgMax ArgMin NonZero TopK".split())
-_COUNTED = frozenset("Range Min Max ConstantOfShape Neg Abs Tile Pad".split())
+_COUNTED = frozenset("Range Min Max Neg Abs Tile Pad".split())
 _RULES: dict[str, Callable[[Node, list[IntegerBound]], IntegerBound | None]] = {
     **dict.fromkeys(
         "Identity Reshape Squeeze Unsqueeze Transpose Flatten Slice".split(), lambda node, bounds: bounds[0]
@@ -322,7 +324,7 @@ class _RemoveChecks(Policy[Rewrite]):
             return (self._apart[old[0]],)
         if not inputs or inputs[0] is None:
             return None
-        if node.op_type == "Shape" and old[0] in self._checks:
+        if (node.op_type == "Shape" and old[0] in self._checks) or (node.op_type == "Gather" and old[1] in self._sizes):
             self._sizes.add(output_id)
         elif node.op_type == "Unsqueeze" and old[1] in self._sizes:
             self._apart[output_id] = inputs[0]
