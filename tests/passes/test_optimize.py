@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import graphcore as gc
+from benchmarks.bench_fewer_nodes import count
 from graphcore import DType, Graph, Symbol, TensorType, load_tensors, ops, passes
 from graphcore.arrays.casting import cast_array
 from graphcore.errors import GraphError
@@ -23,6 +24,7 @@ from graphcore.models import minilm
 from graphcore.support.source_lines import Imported
 from tests.sampling import drawn
 from tests.support.optimised import assert_same, bits, f32, graph_of, i8, operators, run, unchanged, vector
+from tests.support.trained import PACKAGES, models
 
 
 def test_optimize_keeps_names_layers_lines_weights_and_metadata() -> None:
@@ -287,3 +289,11 @@ def test_optimize_changes_no_bit_of_any_graph(
     assert len(result.nodes) <= len(graph.nodes)
     again = result.optimize()
     assert str(again) == str(result)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_optimized_models_of_packages_have_no_more_nodes_than_their_files(package: str) -> None:
+    for path in models(package, 1 << 26):
+        before = onnx.load(path, load_external_data=False)
+        after = Graph.load(path).optimize().to_onnx(target="onnx", optimize="off")
+        assert count(after) <= count(before), path
