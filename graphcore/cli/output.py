@@ -21,7 +21,7 @@ from typing import Any, TextIO, TypeAlias, TypeVar, cast
 from graphcore.errors import ExportError
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.escaping import escaped
-from graphcore.support.progress import Progress, ProgressDisplay
+from graphcore.support.progress import Progress
 
 Record = TypeVar("Record")
 
@@ -172,7 +172,7 @@ def progress(what: str) -> Iterator[Advance]:
         yield lambda done, total: None
         return
     started = time.perf_counter()
-    bar: ProgressDisplay | None = None
+    bar: Progress | _RichBar | None = None
 
     def advance(done: int, total: int | None) -> None:
         nonlocal bar

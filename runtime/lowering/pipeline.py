@@ -177,6 +177,10 @@ def _if_changed(result: Graph, summary: Summary) -> Graph | None:
     return None if result is summary.graph else result
 
 
+def _optimize(summary: Summary, lowering: Lowering) -> Graph | None:
+    return summary.graph.optimize()
+
+
 PREPARING: tuple[Pass, ...] = (
     Pass(
         "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
@@ -192,11 +196,10 @@ PREPARING: tuple[Pass, ...] = (
     Pass(
         "optimise", 'optimize="exact", or "all" for OpenVINO, which computes few of the nodes that sizes need',
         "fewer nodes, bit for bit",
-        lambda summary, lowering: (
-            lowering.optimize == "exact"
-            or (lowering.optimize == "all" and lowering.rules.target.name == "openvino")
+        lambda summary, lowering: lowering.optimize == "exact" or (
+            lowering.optimize == "all" and lowering.rules.target.name == "openvino"
         ),
-        lambda summary, lowering: summary.graph.optimize(),
+        _optimize,
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',
