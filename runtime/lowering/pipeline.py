@@ -177,7 +177,7 @@ def _if_changed(result: Graph, summary: Summary) -> Graph | None:
     return None if result is summary.graph else result
 
 
-def _optimize(summary: Summary, lowering: Lowering) -> Graph | None:
+def _optimize(summary: Summary, lowering: object) -> Graph | None:
     return summary.graph.optimize()
 
 
