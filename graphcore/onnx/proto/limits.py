@@ -5,6 +5,7 @@ The tables give, for each operator, the range of each attribute and the attribut
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -371,11 +372,6 @@ def _check_batch(data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapp
             )
 
 
-_MAX_REMEMBERED = 10_000
-_small: set[Type] = set()
-"""Types that passed `check_size`."""
-
-
 def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> Dim:
     """Return the trip count of a Loop, `?` if it is unknown.
 
@@ -416,23 +412,19 @@ def _shape_of(symbol: Symbol | None) -> Shape | None:
 
 def check_size(type_: Type, place: object) -> None:
     """Raise `ResourceLimitError` for a tensor that is known to be larger than any machine's memory."""
-    if type_ in _small:
-        return
-    if isinstance(type_, (SequenceType, OptionalType)):
-        check_size(type_.element, place)
-    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
-        return
-    bits = type_.dtype.bits
-    for dim in type_.shape:
-        if dim.is_static:
-            bits *= int(dim)
-    if bits > 8 * MAX_TENSOR_BYTES:
+    while isinstance(type_, (SequenceType, OptionalType)):
+        type_ = type_.element
+    if isinstance(type_, TensorType) and _bits_of(type_) > 8 * MAX_TENSOR_BYTES:
         raise ResourceLimitError(
             f"load: {place} returns {str(type_)[:200]}, of more than {MAX_TENSOR_BYTES >> 40} TiB",
             help="make the tensor smaller",
         )
-    if len(_small) < _MAX_REMEMBERED:
-        _small.add(type_)
+
+
+@functools.lru_cache(10_000)
+def _bits_of(type_: TensorType) -> int:
+    """Return the product of the known sizes of a tensor and the bits of an element."""
+    return math.prod(type_.shape.static_dims, start=type_.dtype.bits) if type_.shape.is_ranked else 0
 
 
 def check_elements(type_: Type, limits: Limits, name: str) -> None:
@@ -440,7 +432,7 @@ def check_elements(type_: Type, limits: Limits, name: str) -> None:
     if isinstance(type_, (SequenceType, OptionalType)):
         check_elements(type_.element, limits, name)
     if isinstance(type_, TensorType) and type_.shape.is_ranked:
-        count = math.prod(int(dim) for dim in type_.shape if dim.is_static)
+        count = math.prod(type_.shape.static_dims)
         limits.check(
             "elements", count, f"{name[:MAX_NAME_LENGTH]!r} is {str(type_)[:200]}, of at least {count} elements"
         )

@@ -93,15 +93,13 @@ def encode(
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata, **writer, **noted})
     scope = _NameScope(external, noted=notes.value_notes(graph.metadata), keeps_fields=keeps_fields)
     body = _graph(graph, scope)
-    domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
     head = b"".join(
         (
             integer(1, IR_VERSION if ir is None else ir),  # ir_version
             producer,  # producer_name, and what the file has beside it
-            block(8, integer(2, versions[""])),  # opset_import: version
-            *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
+            _imports(8, graph, versions),
             metadata(14, properties),
         )
     )
@@ -151,7 +149,6 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
         for s in graph.symbols
         if type(s.producer) is Constant and names[s.id]
     ]
-    imported = sorted(_domains(graph) - {""})
     return b"".join(
         (
             text(1, definition.name),
@@ -159,12 +156,17 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
             *(b"\x2a" + name for name in results),  # output
             *constants,
             *nodes,
-            block(9, integer(2, versions[""])),  # opset_import
-            *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in imported),
+            _imports(9, graph, versions),
             *(text(6, name) for name in definition.attributes),
             text(10, definition.domain),
         )
     )
+
+
+def _imports(field: int, graph: Graph, versions: Mapping[str, int]) -> bytes:
+    """Encode the field `opset_import` for the domains of a graph: their names, but for ONNX's own, and versions."""
+    others = [text(1, domain) + integer(2, versions.get(domain, 1)) for domain in sorted(_domains(graph) - {""})]
+    return b"".join(block(field, entry) for entry in (integer(2, versions[""]), *others))
 
 
 def _domains(graph: Graph) -> set[str]:
@@ -492,25 +494,13 @@ def _tail(op_type: str, domain: str, layer: str) -> bytes:
 def attribute(name: str, value: Any) -> bytes:
     """Return an AttributeProto. Raises `GraphError` for a value that an attribute cannot have."""
     kind = type(value)
-    if kind is int or (kind is str and len(value) <= _SHORT):
-        return _encoded_scalar(name, value)
     if kind is list and len(value) <= _SHORT and {*map(type, value)} == {int}:
-        return _encoded_ints(name, *value)
-    return _encoded(name, value)
+        return _remembered(name, tuple(value))
+    return (_remembered if kind is int or (kind is str and len(value) <= _SHORT) else _encoded)(name, value)
 
 
 _SHORT = 64
 """Attributes with at most this many characters or numbers are cached."""
-
-
-@functools.lru_cache(4096)
-def _encoded_scalar(name: str, value: int | str) -> bytes:
-    return _encoded(name, value)
-
-
-@functools.lru_cache(4096)
-def _encoded_ints(name: str, *values: int) -> bytes:
-    return _encoded(name, values)
 
 
 def _encoded(name: str, value: Any) -> bytes:
@@ -539,6 +529,9 @@ def _encoded(name: str, value: Any) -> bytes:
         f"attribute {name!r}: {value!r} has a type that ONNX attributes cannot have",
         help="give an int, float, str, array, Graph, or a list of them",
     )
+
+
+_remembered = functools.lru_cache(8192)(_encoded)
 
 
 def outer_name(number: int) -> str:

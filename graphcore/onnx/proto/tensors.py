@@ -53,7 +53,7 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     if not count and math.prod(d or 1 for d in dims) > _MAX_ELEMENTS:
         raise invalid(f"{name} is empty, but the dims {list(dims)} are too large")
     if proto.data_location == onnx.TensorProto.EXTERNAL:
-        content = _external(proto, folder, name, dtype, count)
+        content = external_content(proto, folder)
     if dtype is DType.string:
         return _strings(proto, name, dims, count), dtype
     if content is None and proto.HasField("raw_data"):
@@ -159,10 +159,7 @@ _MAX_NAME_LENGTH = 256
 
 def external_content(proto: onnx.TensorProto, folder: Folder) -> memoryview:
     """Return the content of a tensor with external data. Raises as `array_of`."""
-    return _external(proto, folder, _TensorName(proto), DType.of(proto.data_type), math.prod(proto.dims))
-
-
-def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DType, count: int) -> memoryview:
+    name, dtype = _TensorName(proto), DType.of(proto.data_type)
     entries = {entry.key: entry.value for entry in proto.external_data}
     check_text((*entries, *entries.values()), str(name))
     unknown = [key for key in entries if key not in _KEYS and not key.startswith("prepacked")]
@@ -173,7 +170,7 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
             help=f"export the model again: the keys are {', '.join(sorted(_KEYS))}",
         )
     location = entries.get("location", "")
-    size = -(-count * dtype.bits // 8) if dtype.bits < 8 and dtype is not DType.bool else count * dtype.numpy.itemsize
+    size = _size_of(dtype, math.prod(proto.dims))
     try:
         offset, length = int(entries.get("offset", "0") or 0), int(entries.get("length", str(size)) or size)
     except ValueError:
@@ -189,13 +186,16 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
     return content[offset : offset + length]
 
 
+def _size_of(dtype: DType, count: int) -> int:
+    """Return the number of bytes of elements."""
+    return -(-count * dtype.bits // 8) if dtype.bits in (2, 4, 6) else count * dtype.numpy.itemsize
+
+
 def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, name: object) -> Array:
-    if dtype.bits in (2, 4, 6):
-        if len(content) != -(-count * dtype.bits // 8):
-            raise _size_error(name, dims, dtype, f"{len(content)} bytes")
-        return _unpack(np.frombuffer(content, np.uint8), dtype, count).reshape(dims)
-    if len(content) != count * dtype.numpy.itemsize:
+    if len(content) != _size_of(dtype, count):
         raise _size_error(name, dims, dtype, f"{len(content)} bytes")
+    if dtype.bits in (2, 4, 6):
+        return _unpack(np.frombuffer(content, np.uint8), dtype, count).reshape(dims)
     if dtype is DType.bool:
         bits = np.frombuffer(content, np.uint8)
         if bits.size and bits.max() > 1:

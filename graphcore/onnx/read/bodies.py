@@ -127,10 +127,14 @@ def _loop(
         )
     length = check_trips(inputs[0], inputs[1], body, place)
     scanned = [_stack_type(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
-    if outputs is not None and outputs > len(final_types) + len(scanned):
-        raise invalid(f"{place} has more results than its body")
     results = [_loop_result(a, b.type) for a, b in zip(final_types, body.outputs[1:], strict=False)]
-    return [*results, *scanned][:outputs], {"body": body}
+    return _results([*results, *scanned], outputs, place), {"body": body}
+
+
+def _results(types: list[Type], outputs: int | None, place: object) -> list[Type]:
+    if outputs is not None and outputs > len(types):
+        raise invalid(f"{place} has more results than its body")
+    return types[:outputs]
 
 
 def _loop_result(state: Type, result: Type) -> Type:
@@ -164,9 +168,7 @@ def _scan(
         Dim.dynamic(),
     )
     stacked = [_stack_type(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
-    if outputs is not None and outputs > len(final_types) + len(stacked):
-        raise invalid(f"{place} has more results than its body")
-    return [*final_types, *stacked][:outputs], {"body": body}
+    return _results([*final_types, *stacked], outputs, place), {"body": body}
 
 
 def _read_until_stable(

@@ -22,7 +22,7 @@ from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, check_text, check_value
 from graphcore.onnx.proto.opened import domain_of
 from graphcore.onnx.proto.tensors import all_nodes
 from graphcore.onnx.read.statements import BodyStatements, Statement, key_of, remember, signatures
-from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
+from graphcore.onnx.schemas.schemas import check_arity, count_text, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
 
 Versions = Mapping[str, int]
@@ -204,7 +204,8 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
     while results and not node.output[results - 1]:
         results -= 1
     if results < op.min_outputs or len(node.output) > op.max_outputs:
-        raise invalid(f"{place} has {len(node.output)} results, but needs {_count(op)}")
+        needed = count_text(op.min_outputs, op.max_outputs)
+        raise invalid(f"{place} has {len(node.output)} results, but needs {needed}")
     check_arity(op, [bool(name) for name in node.input], place)  # inference reads missing ones, too
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -284,14 +285,6 @@ def _kind_name(kind: int) -> str:
     return str(_Kinds.AttributeType.Name(kind)) if kind in _Kinds.AttributeType.values() else f"{kind} (unknown)"
 
 
-def _count(op: Operator) -> str:
-    if op.max_outputs > 1 << 30:
-        return f"at least {op.min_outputs}"
-    if op.min_outputs == op.max_outputs:
-        return str(op.min_outputs)
-    return f"{op.min_outputs} to {op.max_outputs}"
-
-
 def check_call(function: onnx.FunctionProto, node: onnx.NodeProto) -> None:
     """Raise `ModelError` for a call with more operands or results than the function, or wrong kinds of attributes."""
     place = place_of(node)
@@ -324,7 +317,6 @@ MAX_DEPTH = 4096
 """The maximum depth of a tree, since the runtime sorts its nodes by a recursive function."""
 
 _LEAF = b"LEAF"
-_TEXTS = ("classlabels_strings",)
 _NUMBERS = frozenset(
     """class_ids class_nodeids class_treeids target_ids target_nodeids target_treeids nodes_featureids
     nodes_nodeids nodes_treeids""".split()
@@ -363,11 +355,11 @@ def check_trees(attributes: Sequence[onnx.AttributeProto], place: object) -> Non
 
 def _check_labels(by_name: Mapping[str, Any], place: object) -> None:
     """Raise `ModelError` for labels of two kinds, and for a single string, since kernels read a second one."""
-    labels = [*(by_name[name].strings for name in _TEXTS if name in by_name)]
-    numbers = [*(by_name[name].ints for name in ("classlabels_int64s",) if name in by_name)]
-    if any(labels) and any(numbers):
+    empty = onnx.AttributeProto()
+    labels = by_name.get("classlabels_strings", empty).strings
+    if labels and by_name.get("classlabels_int64s", empty).ints:
         raise invalid(f"{place}: its labels must be all strings or all integers", help="use labels of one kind")
-    if any(len(strings) == 1 for strings in labels):
+    if len(labels) == 1:
         raise invalid(f"{place}: it has only one label, a string", help="give one label for each class")
 
 

@@ -232,12 +232,10 @@ class NodeReader:
             if function is not None:
                 self._call(statement, function, inputs)
                 return
+        before = len(self.graph.nodes)
+        results = self._operator(statement, inputs)
         if statement.layer or statement.is_fast:
-            before = len(self.graph.nodes)
-            results = self._operator(statement, inputs)
             self._annotate(statement, self.graph.nodes[before:])
-        else:
-            results = self._operator(statement, inputs)
         for name, symbol in zip(statement.outputs, results, strict=False):
             if not name:
                 continue

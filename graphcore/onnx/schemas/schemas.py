@@ -208,7 +208,7 @@ def check_arity(op: Operator, is_present: Sequence[bool], place: object) -> None
     is_present: for each operand that the node lists, False if its name is empty.
     """
     if not op.min_inputs <= len(is_present) <= op.max_inputs:
-        raise invalid(f"{place} has {len(is_present)} operands, but needs {count_of(op)}")
+        raise invalid(f"{place} has {len(is_present)} operands, but needs {count_text(op.min_inputs, op.max_inputs)}")
     for position, is_given in enumerate(is_present):
         parameter = op.input(position)
         if is_given or parameter is None or parameter.is_optional:
@@ -261,11 +261,11 @@ def _role(op: Operator, position: int) -> str:
     return f"{parameter.name}[{position}]" if parameter.is_variadic else parameter.name
 
 
-def count_of(op: Operator) -> str:
-    """Return the number of operands that an operator accepts, as text."""
-    if op.max_inputs > 1 << 30:
-        return f"at least {op.min_inputs}"
-    return str(op.min_inputs) if op.min_inputs == op.max_inputs else f"{op.min_inputs} to {op.max_inputs}"
+def count_text(least: int, most: int) -> str:
+    """Return the text of the numbers of operands or results that an operator can have."""
+    if most > 1 << 30:
+        return f"at least {least}"
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def element(type_: Type) -> str:
