@@ -20,7 +20,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.quantizer.layers.replacing import rewritten
 from graphcore.runtime.quantizer.plan import Candidate, Selection, planned
 from graphcore.runtime.quantizer.weights import SCHEMES, Choices
-from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 Key: TypeAlias = "tuple[Any, ...]"
 _Outputs: TypeAlias = "list[list[Array]]"
@@ -114,19 +114,15 @@ def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]
     # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 
-    places = [i for i, (_, output) in enumerate(graph.named_outputs) if _is_of_floats(output)]
+    outputs = [symbol.type for _, symbol in graph.named_outputs]
+    places = [i for i, type_ in enumerate(outputs) if isinstance(type_, TensorType) and type_.dtype.is_float]
     if not places:
         raise GraphError(
             "quantize: the graph has no output of floats, by which samples are compared", help="leave out samples"
         )
     model = InferenceSession().load(graph)
     every = [model(*arrays, **named) for arrays, named in runs]
-    return [[np.asarray(outputs[i], np.float64) for i in places] for outputs in every]
-
-
-def _is_of_floats(symbol: Any) -> bool:
-    dtype = getattr(symbol.type, "dtype", None)
-    return isinstance(dtype, DType) and dtype.is_float
+    return [[np.asarray(arrays[i], np.float64) for i in places] for arrays in every]
 
 
 def _off(outputs: _Outputs, exact: _Outputs) -> float:

@@ -76,7 +76,11 @@ def _chosen(graph: Graph) -> dict[int, Node]:
     for node in graph.nodes:
         if _is_product(node):
             groups.setdefault(_rows(node), {})[id(node)] = node
-    return max(groups.values(), key=lambda nodes: sum(map(_size, nodes.values())), default={})
+
+    def weights(nodes: dict[int, Node]) -> int:
+        return sum(int(node.attributes["K"]) * int(node.attributes["N"]) for node in nodes.values())
+
+    return max(groups.values(), key=weights, default={})
 
 
 def _is_product(node: Node) -> bool:
@@ -103,10 +107,6 @@ def _is_product(node: Node) -> bool:
 def _rows(node: Node) -> Dim:
     x = present(node.inputs[0])
     return math.prod(tuple(x.shape)[:-1], start=Dim(1))
-
-
-def _size(node: Node) -> int:
-    return int(node.attributes["K"]) * int(node.attributes["N"])
 
 
 def _region(graph: Graph, chosen: dict[int, Node]) -> dict[int, Node]:

@@ -80,7 +80,9 @@ class Chain:
     """A convolution with a batch norm and a Relu that alone read what comes before, if there are any."""
 
     def __init__(self, graph: Graph, node: Node) -> None:
-        following = _following(graph)
+        counts = readers(graph)
+        # The one node that reads a Symbol, for those that nothing else reads.
+        following = {s.id: n for n in graph.nodes for s in n.inputs if s is not None and counts[s.id] == 1}
         self.nodes = [node]
         for op_type in ("BatchNormalization", "Relu"):
             then = following.get(self.nodes[-1].outputs[0].id)
@@ -114,12 +116,6 @@ class Chain:
             filters = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
             added = (added - mean) * factor + shift
         return filters.astype(np.float32), added.astype(np.float32)
-
-
-def _following(graph: Graph) -> dict[int, Node]:
-    """Return the one node that reads a Symbol, for those that nothing else reads."""
-    counts = readers(graph)
-    return {s.id: node for node in graph.nodes for s in node.inputs if s is not None and counts[s.id] == 1}
 
 
 def _is_known(node: Node) -> bool:

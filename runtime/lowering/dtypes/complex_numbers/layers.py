@@ -267,12 +267,6 @@ def _shape_or_size(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (result,)
 
 
-def _as_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
-    """Return complex numbers as a tensor of pairs, or such a tensor as complex numbers."""
-    (x,) = map(present, node.inputs)
-    return (on.of(x),)
-
-
 def _constant_of_shape(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Apply ConstantOfShape for each part."""
     (out,) = node.outputs
@@ -319,10 +313,10 @@ _RULES: dict[str, Callable[[ComplexPolicy, Node], Sequence[Result]]] = {
     **dict.fromkeys(MOVES | SUMS, _moved),
     **dict.fromkeys(PASS_THROUGH, _keep_operator),
     "ConstantOfShape": _constant_of_shape,
-    "FromPairs": _as_pairs,
     "Shape": _shape_or_size,
     "Size": _shape_or_size,
-    "ToPairs": _as_pairs,
+    # Complex numbers are stored as a tensor of pairs.
+    **dict.fromkeys(("FromPairs", "ToPairs"), lambda on, node: (on.of(present(node.inputs[0])),)),
     **arithmetic.RULES,
     **{name: partial(exponentials.elementwise, f) for name, f in (exponentials.RULES | trigonometry.RULES).items()},
     "Pow": exponentials.power,
