@@ -14,6 +14,7 @@ from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx import notes
 from graphcore.onnx.notes import OPSET
 from graphcore.ops import families as families  # declares the expansions
+from graphcore.passes import optimize as optimized
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
@@ -177,10 +178,6 @@ def _if_changed(result: Graph, summary: Summary) -> Graph | None:
     return None if result is summary.graph else result
 
 
-def _optimize(summary: Summary, lowering: object) -> Graph | None:
-    return summary.graph.optimize()
-
-
 PREPARING: tuple[Pass, ...] = (
     Pass(
         "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
@@ -199,7 +196,7 @@ PREPARING: tuple[Pass, ...] = (
         lambda summary, lowering: lowering.optimize == "exact" or (
             lowering.optimize == "all" and lowering.rules.target.name == "openvino"
         ),
-        _optimize,
+        lambda summary, lowering: optimized(summary.graph),
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',
