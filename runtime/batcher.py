@@ -11,15 +11,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphError, ModelError, RunCancelledError, RunError
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows import row_types
 from graphcore.runtime.model import Model
-from graphcore.runtime.stopping.limit import Limit, is_number, seconds_of
+from graphcore.runtime.stopping.limit import Limit, is_count, is_number, seconds_of
 from graphcore.runtime.waiting import BatchRequest, Server, Waiting
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Type
@@ -67,7 +65,7 @@ class Batcher(Server):
             raise GraphError(
                 f"Batcher: model must be a Model, got {type(model).__name__}", help="load it: InferenceSession().load()"
             )
-        if not _is_count(max_batch) or not _is_count(max_waiting):
+        if not is_count(max_batch) or not is_count(max_waiting):
             raise GraphError(
                 f"Batcher: max_batch={max_batch!r:.40} and max_waiting={max_waiting!r:.40} are to be numbers from 1 on",
                 help="Batcher(model, max_batch=32, max_wait_ms=2)",
@@ -238,7 +236,3 @@ def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[B
         return
     for request, share in zip(requests, shares, strict=True):
         waiting.end(request, share)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)

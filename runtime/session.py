@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphcore.arrays.casting import Array
@@ -26,7 +27,7 @@ from graphcore.runtime.ort.options import (
     resolve,
 )
 from graphcore.runtime.sessions import loading
-from graphcore.runtime.sessions.loading import LoadOptions, require_format
+from graphcore.runtime.sessions.loading import Load, LoadOptions, require_format
 from graphcore.runtime.sessions.plan import Engine
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 from graphcore.support.escaping import choices
@@ -182,7 +183,7 @@ class InferenceSession:
         links, bounds = links_of(external_data, external_data_root), limits_of(limits)
         model = loading.chosen_model(model, component, self._engine.starter)
         options = LoadOptions(weights or {}, prepack, cache_dir, prepared, links, bounds, allowed, format)
-        return loading.load(model, self._engine, options, self.load)
+        return loading.load(Load(model, self._engine, options, self.load))
 
     def prepare(
         self,
@@ -216,18 +217,12 @@ class InferenceSession:
             prepared_files.write_compiled(os.fsdecode(compiled), graph, self._engine)
             return
         links = links_of(external_data, external_data_root)
-
-        def load(folder: str) -> Model:
-            return self.load(
-                path,
-                prepack=prepack,
-                cache_dir=folder,
-                external_data=external_data,
-                external_data_root=external_data_root,
-            )
+        load = partial(
+            self.load, path, prepack=prepack, external_data=external_data, external_data_root=external_data_root
+        )
 
         def find(folder: str) -> Model | None:
             options = LoadOptions(prepack=prepack, cache_dir=folder, links=links)
-            return loading.load_cached(loading.Load(path, self._engine, options, self.load))
+            return loading.load_cached(Load(path, self._engine, options, self.load))
 
-        prepared_files.prepare(path, load, find)
+        prepared_files.prepare(path, lambda folder: load(cache_dir=folder), find)

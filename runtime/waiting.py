@@ -54,7 +54,8 @@ class Waiting:
         self.model = model
         self.recorder = Recorder("batcher", model)
         self.running = 0
-        self._limit = Limit(model)
+        self.limit = Limit(model)
+        """The limit that ends the runs when the batcher must end at once."""
         self._deadlines = Deadlines(f"graphcore batcher {model}: deadlines", self._expire)
         self._room = room
         self._changed = threading.Condition()
@@ -68,11 +69,6 @@ class Waiting:
 
     def metrics(self) -> Metrics:
         return self.recorder.read(self._count, self.running)
-
-    @property
-    def limit(self) -> Limit:
-        """The limit that ends the runs when the batcher must end at once."""
-        return self._limit
 
     def add(self, request: BatchRequest, waits: bool) -> None:
         with self._changed:
@@ -155,7 +151,7 @@ class Waiting:
                 self.recorder.count("cancelled")
 
     def stop(self) -> None:
-        self._limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
+        self.limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
 
     def leave(self) -> None:
         """Note that the thread has no more requests."""

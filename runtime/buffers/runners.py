@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import onnxruntime
 
 from graphcore.arrays.casting import Array
@@ -15,7 +14,7 @@ from graphcore.runtime.buffers.state import ModelBuffer, Program, State, Stored,
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.memory import LATER
 from graphcore.runtime.ort.transport_dtypes import PLAIN
-from graphcore.runtime.stopping.limit import run, run_once
+from graphcore.runtime.stopping.limit import is_count, run, run_once
 from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -227,7 +226,7 @@ class Slots:
     def __init__(self, program: Program, count: int) -> None:
         """Raise `ModelError` if the buffers do not all begin with the same named dim, `FeedError` for a count below 1,
         and `ResourceLimitError` if there is not enough memory."""
-        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
+        if not is_count(count):
             raise FeedError(f"slots: {program.name}: count={count!r:.80}", help="give a whole number of 1 or above")
         self._program = program
         self._count = int(count)

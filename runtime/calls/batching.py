@@ -13,7 +13,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.runtime.calls.feeds import summary
-from graphcore.runtime.stopping.limit import Limit, current
+from graphcore.runtime.stopping.limit import Limit, current, is_count
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -297,7 +297,7 @@ def _mark_worker() -> None:
 
 def rows_of(name: str, rows: object, what: str = "micro_batch") -> int:
     """Return a number of rows. what: its name in errors. Raises `FeedError` for an invalid number."""
-    if not isinstance(rows, (int, np.integer)) or isinstance(rows, bool) or rows < 1:
+    if not is_count(rows):
         raise FeedError(
             f"{name}: {what} must be an integer of at least 1, got {rows!r:.80}", help="give 1 or more rows"
         )

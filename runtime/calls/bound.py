@@ -19,7 +19,7 @@ from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.transport_dtypes import PLAIN, from_value, to_ort, unpaired
-from graphcore.runtime.stopping.limit import Limit, run, seconds_of
+from graphcore.runtime.stopping.limit import Limit, is_count, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
@@ -319,10 +319,10 @@ def _split_arguments(
     for key, value in named.items():
         if key in values:
             raise FeedError(f"{name}: input {key!r} is given twice", help="give it by position or by name")
-        if key in inputs and not (_is_size(value) and key in dims):
+        if key in inputs and not (is_count(value, 0) and key in dims):
             values[key] = value
         elif key in dims:
-            if not _is_size(value):
+            if not is_count(value, 0):
                 raise FeedError(
                     f"{name}: {key}={value!r:.80} is not a size", help=f"give a number: model.bind({key}=8)"
                 )
@@ -334,7 +334,7 @@ def _split_arguments(
             )
     for key, value in values.items():
         if isinstance(value, (tuple, list)):
-            if not all(map(_is_size, value)):
+            if not all(is_count(size, 0) for size in value):
                 raise FeedError(f"{name}: input {key!r}: {value!r:.80} is not a shape", help="give a tuple of sizes")
             values[key] = tuple(map(int, value))
         elif not isinstance(value, (np.ndarray, np.generic)):
@@ -346,10 +346,6 @@ def _split_arguments(
                 )
             values[key] = array
     return values, sizes
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _shapes(

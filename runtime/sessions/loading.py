@@ -79,12 +79,8 @@ Loader: TypeAlias = Callable[[Load], "Model | None"]
 """Returns the Model of a load; None to leave the load to the next loader."""
 
 
-def load(source: Source, engine: Engine, options: LoadOptions, reload: Callable[[Graph], Model]) -> Model:
+def load(request: Load) -> Model:
     """Return the Model of a graph or a file. Raises as `InferenceSession.load`."""
-    return _first(Load(source, engine, options, reload))
-
-
-def _first(request: Load) -> Model:
     for try_load in LOADERS:
         model = try_load(request)
         if model is not None:
@@ -127,7 +123,7 @@ def load_cached(request: Load) -> Model | None:
     if warm is None or options.weights:
         return None
     uncached = replace(request, options=replace(options, cache_dir=None, prepared=False), warm=None)
-    return warm.find(source, options.prepack, functools.partial(_first, uncached), options.links)
+    return warm.find(source, options.prepack, functools.partial(load, uncached), options.links)
 
 
 def warm_start(engine: Engine, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
@@ -195,14 +191,14 @@ def _overridable(request: Load, opened: Opened, model: Model) -> Model:
         return model
     opened.forget()
 
-    def load(names: frozenset[str]) -> Model:
+    def load_with(names: frozenset[str]) -> Model:
         if opened.is_overwritten():
             raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
         opened.watch = Watch(opened.limits)  # the time of this load
         options = replace(request.options, cache_dir=None, prepared=False, defaults=names)
-        return _first(replace(request, options=options, opened=opened))
+        return load(replace(request, options=options, opened=opened))
 
-    return model.let_override(request.constants, load)
+    return model.let_override(request.constants, load_with)
 
 
 LOADERS: tuple[Loader, ...] = (load_compiled, load_cached, load_direct, load_lowered)

@@ -107,6 +107,10 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
+def is_count(value: object, least: int = 1) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
+
+
 def seconds_of(what: str, timeout: object) -> float:
     """Return a time in seconds. what: the name of the call in errors. Raises `FeedError` for an invalid time."""
     if not is_number(timeout) or not 0 < timeout < math.inf:
