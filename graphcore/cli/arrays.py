@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
@@ -99,10 +100,7 @@ def _write_members(file: IO[bytes], members: Mapping[str, Array]) -> None:
 
 def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:
     """Return floats of the standard normal distribution, integers from 0 to at most 9, bools, or digits as strings."""
-    count = 1
-    for d in dims:
-        count *= d
-    if count * max(8, dtype.numpy.itemsize) > _MAX_RANDOM_BYTES:
+    if math.prod(dims) * max(8, dtype.numpy.itemsize) > _MAX_RANDOM_BYTES:
         raise ResourceLimitError(f"a random array of {list(dims)} is too large", help="give files: --input NAME=FILE")
     if dtype is DType.bool:
         return rng.integers(0, 2, dims).astype(np.bool_)

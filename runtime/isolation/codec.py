@@ -227,9 +227,7 @@ class ValueReader:
         shape = struct.unpack_from(f"<{rank}Q", self._head, self._place)
         self._place += 8 * rank
         dtype = _DTYPES[code]
-        size = dtype.itemsize
-        for dim in shape:
-            size *= dim
+        size = math.prod(shape, start=dtype.itemsize)
         if place % _ALIGNED or place + size > self._block.size or max(shape, default=0) >= 1 << 62:
             raise Malformed("an array that is larger than its block")
         flat = self._block[place : place + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pickle
 from collections.abc import Mapping, Sequence
@@ -253,14 +254,11 @@ def _seconds(value: float | None) -> float | None:
 
 def _check_plain(options: object) -> None:
     """Raise `GraphError` for options other than numbers, text, and lists and dicts of them."""
-    if isinstance(options, Mapping):
-        for value in options.values():
-            _check_plain(value)
-    elif isinstance(options, (list, tuple)):
-        for value in options:
-            _check_plain(value)
-    elif options is not None and not isinstance(options, (str, int, float)):
+
+    def refuse(option: object) -> None:
         raise GraphError(
-            f"IsolatedSession: the option {options!r:.80} cannot be sent to another process",
+            f"IsolatedSession: the option {option!r:.80} cannot be sent to another process",
             help="give numbers and text",
         )
+
+    json.dumps(options, default=refuse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
@@ -12,7 +12,6 @@ import onnxruntime
 
 from graphcore.errors import GraphError, RunError
 from graphcore.ir.graph import Graph, TargetName
-from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
@@ -144,18 +143,13 @@ def multiplies_in_tf32(graph: Graph, lowered: Graph) -> bool:
     The mode applies to the whole session: if both dtypes occur, products of tensor_float32 are computed in float32,
     which rounds their results alike.
     """
-    rounded = sum(_dtype(node) is DType.tensor_float32 for node in _nodes_of(graph, PLAIN))
-    return 0 < rounded == sum(_dtype(node) is DType.float32 for node in _nodes_of(lowered, PRODUCTS))
+    return 0 < _count(graph, PLAIN, DType.tensor_float32) == _count(lowered, PRODUCTS, DType.float32)
 
 
-def _nodes_of(graph: Graph, operators: frozenset[str]) -> Iterator[Node]:
-    return (node for node in walk(graph) if node.op_type in operators)
-
-
-def _dtype(node: Node) -> DType | None:
-    operand = node.inputs[0]
-    type_ = operand.type if operand is not None else None
-    return type_.dtype if isinstance(type_, TensorType) else None
+def _count(graph: Graph, operators: frozenset[str], dtype: DType) -> int:
+    """Return the number of nodes of these operators whose first operand has a dtype."""
+    types = (node.inputs[0].type for node in walk(graph) if node.op_type in operators and node.inputs[0] is not None)
+    return sum(isinstance(type_, TensorType) and type_.dtype is dtype for type_ in types)
 
 
 # Execution providers of onnxruntime: their short names, which are installed, and their lowering targets.

@@ -15,7 +15,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.cli import arrays
 from graphcore.cli.arguments.options import LinkArguments
 from graphcore.cli.commands import bench
-from graphcore.cli.commands.bench import Bars, Latency, MemoryRequest, in_turns, peak, ratio, svg
+from graphcore.cli.commands.bench import BenchRow, Latency, MemoryRequest, in_turns, peak, ratio, svg
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 
@@ -152,7 +152,7 @@ def test_percentiles_are_of_the_calls() -> None:
 
 def test_picture_escapes_names() -> None:
     latency = Latency((0.001, 0.002))
-    text = svg("<script>\x1b", [Bars("a & b", 1, latency, None)])
+    text = svg("<script>\x1b", [BenchRow(1, 1, False, latency, None, "")])
     assert "<script>" not in text
     assert "\\x1b" in "".join(ElementTree.fromstring(text).itertext())
 

@@ -111,17 +111,7 @@ _BAR, _GAP, _TOP = 14, 16, 64
 _OURS, _ALONE = "#2563eb", "#9ca3af"
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """One row of the plot. alone: the latency of onnxruntime alone, if it runs. batch: the rows of a call."""
-
-    label: str
-    batch: int
-    ours: Latency
-    alone: Latency | None
-
-
-def svg(title: str, rows: Sequence[Bars]) -> str:
+def svg(title: str, rows: Sequence[BenchRow]) -> str:
     """Return the plot: bars of the median latency with a whisker at the 99th percentile, and of rows per second."""
     lines = [f'<text x="12" y="24" font-size="15" font-weight="bold">{_text(title)}</text>', _legend()]
     y = _TOP
@@ -231,8 +221,7 @@ def bench(args: argparse.Namespace) -> int:
                 rows.append(_row(args, count, size, share_of(advance, len(rows), total, args.seconds)))
     memory = None if args.no_memory else _memory(args, threads[0])
     if args.plot:
-        bars = [Bars(row.label, row.batch, row.ours, row.alone) for row in rows]
-        output.write_text("bench", args.plot, svg(os.path.basename(args.model), bars))
+        output.write_text("bench", args.plot, svg(os.path.basename(args.model), rows))
     if args.json:
         output.document(
             {

@@ -72,14 +72,11 @@ def _lines(lowering: LoweringReport) -> list[str]:
     if lowering.added:
         lines.append(f"added: {listed(lowering.added)}")
     if lowering.unchanged:
-        lines.append(f"kept: {listed(_by_operator(lowering))}")
+        unchanged = {f"{op_type} {dtype}".strip(): n for (op_type, dtype), n in lowering.unchanged.items()}
+        lines.append(f"kept: {listed(Counter(unchanged))}")
     if lowering.passes:
         lines.append("passes:")
     return lines + [f"  {step.name}: {step.why}" for step in lowering.passes]
-
-
-def _by_operator(lowering: LoweringReport) -> Counter[str]:
-    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in lowering.unchanged.items()})
 
 
 def _as_dict(lowering: LoweringReport) -> dict[str, Any]:
