@@ -55,6 +55,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_options(parser: argparse.ArgumentParser, *rows: tuple[str, Any, Any, str, str]) -> None:
+    """Add options with values. rows: the flag, the type, the default, the metavar and the help of each."""
+    for flag, kind, default, metavar, words in rows:
+        parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=words)
+
+
 def add_repeatable(parser: argparse.ArgumentParser, option: str, words: str, **more: Any) -> None:
     """Add an option that collects its values in a list, empty by default."""
     parser.add_argument(option, action="append", default=[], help=f"{words}; repeatable", **more)
@@ -271,14 +277,11 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_versions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest possible)")
-    parser.add_argument(
-        "--ir-version", type=int, metavar="N", help="the IR version of OUT (the one that matches the opset)"
-    )
-    parser.add_argument(
-        "--runtime",
-        metavar="RELEASE",
-        help='the release of onnxruntime that must run OUT: 1.20, ... or "installed"',
+    add_options(
+        parser,
+        ("--opset", int, None, "N", "ONNX's opset of OUT (the oldest possible)"),
+        ("--ir-version", int, None, "N", "the IR version of OUT (the one that matches the opset)"),
+        ("--runtime", str, None, "RELEASE", 'the release of onnxruntime that must run OUT: 1.20, ... or "installed"'),
     )
 
 
@@ -335,11 +338,10 @@ def add_quantize(commands: Commands) -> None:
         action=argparse.BooleanOptionalAction,
         help="quantise embedding tables to int8 too (on for decoders)",
     )
-    parser.add_argument(
-        "--min-elements", type=int, default=1024, metavar="N", help="skip weights with fewer elements (1024)"
-    )
-    parser.add_argument(
-        "--block-size", type=int, metavar="N", help="block size of int4: 16, 32, 64, ... (32; up to 128 for decoders)"
+    add_options(
+        parser,
+        ("--min-elements", int, 1024, "N", "skip weights with fewer elements (1024)"),
+        ("--block-size", int, None, "N", "block size of int4: 16, 32, 64, ... (32; up to 128 for decoders)"),
     )
     parser.add_argument(
         "--many-rows",
@@ -417,14 +419,11 @@ def add_deploy(commands: Commands) -> None:
     words = "for --docker: install this wheel, of graphcore or another package, from the folder"
     add_repeatable(parser, "--wheel", words, metavar="FILE")
     parser.add_argument("--name", help="the name of the model or pipeline (the file's name; pipeline)")
-    parser.add_argument(
-        "--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch; 0 to disable (32)"
-    )
-    parser.add_argument(
-        "--wait", type=float, default=2.0, metavar="MS", help="milliseconds that a request waits for others (2)"
-    )
-    parser.add_argument(
-        "--instances", type=int, default=1, metavar="N", help="copies of the model that run in parallel (1)"
+    add_options(
+        parser,
+        ("--batch", int, 32, "N", "maximum number of rows of a batch; 0 to disable (32)"),
+        ("--wait", float, 2.0, "MS", "milliseconds that a request waits for others (2)"),
+        ("--instances", int, 1, "N", "copies of the model that run in parallel (1)"),
     )
     parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu", help="where the server runs it (cpu)")
     parser.add_argument("--model-version", type=int, metavar="N", help="the version in the repository (the latest + 1)")
@@ -458,7 +457,8 @@ def add_serve(commands: Commands) -> None:
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="the port, 0 for any free one (8000)")
     parser.add_argument("--grpc-port", type=int, metavar="N", help="the port of gRPC (none)")
     add_provider(parser)
-    for flags, kind, default, metavar, text in (
+    add_options(
+        parser,
         ("--workers", int, 1, "N", "processes, each of which loads the models (1)"),
         ("--threads", int, None, "N", "threads of a run (as many as cores)"),
         ("--batch", int, 32, "N", "maximum number of rows of a batch (32)"),
@@ -471,8 +471,7 @@ def add_serve(commands: Commands) -> None:
         ("--client-timeout", float, 60.0, "SECONDS", "time of a client to send a request or read its response (60)"),
         ("--max-bytes", int, 64 << 20, "N", "maximum size of a body, also unpacked (64 MiB)"),
         ("--max-connections", int, 1000, "N", "maximum number of connections (1000)"),
-    ):
-        parser.add_argument(flags, type=kind, default=default, metavar=metavar, help=text)
+    )
     words = "a LoRA adapter of a folder, in a folder that PEFT saved; a request names it as its model"
     add_repeatable(parser, "--adapter", words, type=named, metavar="NAME=FOLDER")
     parser.add_argument("--draft", metavar="FOLDER", help="a smaller model that proposes tokens to that of a folder")

@@ -14,6 +14,7 @@ from graphcore.cli.arguments.options import (
     add_limits,
     add_links,
     add_model,
+    add_options,
     add_precision,
     add_provider,
     add_repeatable,
@@ -127,11 +128,10 @@ def add_diff(commands: Commands) -> None:
     parser.add_argument("--html", metavar="FILE", help="write a page that shows both")
     parser.add_argument("--run", action="store_true", help="run both, and compare the numbers")
     add_feeds(parser)
-    parser.add_argument(
-        "--atol", type=tolerance, default=0.0, metavar="X", help="absolute difference that is ignored (0)"
-    )
-    parser.add_argument(
-        "--rtol", type=tolerance, default=0.0, metavar="X", help="difference relative to A's that is ignored (0)"
+    add_options(
+        parser,
+        ("--atol", tolerance, 0.0, "X", "absolute difference that is ignored (0)"),
+        ("--rtol", tolerance, 0.0, "X", "difference relative to A's that is ignored (0)"),
     )
     add_provider(parser)
     add_precision(parser)
