@@ -29,12 +29,8 @@ def storage_dtype(dtype: DType) -> DType:
         return dtype
     if dtype.kind is Kind.float:
         return DType.float32
-    return DType.of(_bytes_of(dtype))
-
-
-def _bytes_of(dtype: DType) -> np.dtype[np.generic]:
     size = next(size for size in (8, 16, 32, 64) if dtype.bits <= size)
-    return np.dtype(f"{'int' if dtype.is_signed else 'uint'}{size}")
+    return DType.of(f"{'int' if dtype.is_signed else 'uint'}{size}")
 
 
 def to_storage(array: Array, dtype: DType) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -95,12 +95,6 @@ def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
         return False
     pairs = zip(buffer.shape, stored.shape, strict=True)
     return all(old is new or (shares and old.is_static and new.is_dynamic) for old, new in pairs)
-
-
-def without(types: Mapping[str, Type], names: Iterable[str | None]) -> dict[str, Type]:
-    """Return the types without these names."""
-    excluded = {*names}
-    return {name: type_ for name, type_ in types.items() if name not in excluded}
 
 
 class Runner(Protocol):

@@ -107,7 +107,7 @@ class MapRun:
             except Exception as error:  # also an error of the user's generator: the items before it run first
                 return items, error
             try:
-                row = self._feeds.take(*_positional(value))
+                row = self._feeds.take(value if isinstance(value, tuple) else (value,), {})
             except FeedError as error:
                 return items, _with_item(error, number)
             items.append(_Item(number, row, self._ragged.kind(row), sum(a.size for a in row.values())))
@@ -184,13 +184,6 @@ def _first(array: Array, axis: int) -> Array:
     """Return the first row along an axis as an array, also if it has no axes."""
     place: tuple[Any, ...] = (*(slice(None),) * axis, 0, ...)
     return array[place]  # type: ignore[no-any-return]
-
-
-def _positional(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arrays of an item as positional and named arguments."""
-    if isinstance(item, tuple):
-        return item, {}
-    return (item,), {}
 
 
 def _with_item(error: GraphcoreError, number: int) -> GraphcoreError:

@@ -119,10 +119,7 @@ class _ServedModel:
             head = content[RUN_HEAD.size :]
             values = ValueReader(head, self._blocks[0].array, is_copied=False).values(len(self._names))
             feed = dict(zip(self._names, values, strict=True))
-            if seconds:
-                with Limit(self._model.name, seconds):
-                    layout = ValueWriter(self._model(feed))
-            else:
+            with Limit(self._model.name, seconds) if seconds else contextlib.nullcontext():
                 layout = ValueWriter(self._model(feed))
         except Exception as error:
             self._channel.send(FrameKind.FAILED, to_json(describe_error(error, "run", self._line)))

@@ -19,7 +19,7 @@ from graphcore.ir.symbol import present
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner, Slots
-from graphcore.runtime.buffers.state import Buffers, ModelBuffer, Program, Runner, State, without
+from graphcore.runtime.buffers.state import Buffers, ModelBuffer, Program, Runner, State
 from graphcore.runtime.calls.batching import Batching, batching, pool_of
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
@@ -97,9 +97,11 @@ class CalledModel:
         self._watching: dict[tuple[int, ...], Self] = {}
         self._types = dict(inputs), dict(outputs)
         self._model_buffers = buffers
-        self._inputs = without(inputs, {k.name for k in buffers} | {*defaults})
+        not_fed = {buffer.name for buffer in buffers} | {*defaults}
+        self._inputs = {name: type_ for name, type_ in inputs.items() if name not in not_fed}
         self._input_defaults = defaults
-        self._outputs = without(outputs, {k.output for k in buffers})
+        stored = {buffer.output for buffer in buffers}
+        self._outputs = {name: type_ for name, type_ in outputs.items() if name not in stored}
         self._results = results_of(tuple(self._outputs))
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(

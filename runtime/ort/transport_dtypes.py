@@ -212,11 +212,6 @@ def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], di
     return noted(inputs, metadata), noted(outputs, metadata)
 
 
-def outputs_of(session: onnxruntime.InferenceSession) -> dict[str, Type]:
-    """Return the types of the outputs of a session whose model has no metadata of graphcore."""
-    return {v.name: type_of(v) for v in session.get_outputs()}
-
-
 def _semantic(text: str) -> dict[str, object]:
     """Return the semantic dtypes in a model's metadata; {} if the untrusted text cannot be parsed."""
     try:

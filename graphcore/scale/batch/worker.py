@@ -63,10 +63,11 @@ class BatchJob:
         return session.load(self.placed.path(), prepack="off" if self.shared else "auto")
 
     def start(self, model: Model) -> Run:
-        """Return the function that runs rows."""
+        """Return the function that runs rows: by the recipe, or by `Model.map`, grouped by length, and padded."""
         if self.recipe is not None:
             return partial(self.recipe.run, model)
-        return make_runner(model, self.rows, self.pad, self.padding, self.dim)
+        options: dict[str, Any] = {"batch": self.rows, "pad": self.pad, "padding": self.padding, "dim": self.dim}
+        return lambda rows: list(model.map(rows, window=max(len(rows), 1), **options))
 
 
 def outcomes_of(job: BatchJob, run: Run, table: pyarrow.Table) -> list[RowOutcome]:
@@ -318,16 +319,6 @@ def _values(flat: Array, dtype: DType) -> pyarrow.Array:
 
 Run: TypeAlias = Callable[[Sequence[Mapping[str, Array]]], Sequence[Sequence[Array]]]
 RowOutcome: TypeAlias = "Sequence[Array] | Exception"
-
-
-def make_runner(model: Model, batch: int | None, pad: Any, padding: float, dim: str | Mapping[str, int] | None) -> Run:
-    """Return a function that runs rows by `Model.map`: grouped by length, and padded."""
-
-    def run(rows: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        window = max(len(rows), 1)
-        return list(model.map(rows, batch=batch, pad=pad, padding=padding, dim=dim, window=window))
-
-    return run
 
 
 def outcomes(run: Run, rows: Sequence[Mapping[str, Array]]) -> list[RowOutcome]:

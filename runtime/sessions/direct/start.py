@@ -114,7 +114,7 @@ def started(
         session = start({})
         if not model.is_unchanged():
             return None
-        types = transport_dtypes.outputs_of(session[0])
+        _, types = transport_dtypes.types_of(session[0])
         outputs = {name: _output_type(direct.declared[name], type_) for name, type_ in types.items()}
         model.forget()
         return Model(
