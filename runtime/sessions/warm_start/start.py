@@ -30,7 +30,6 @@ from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.runtime.sessions.warm_start.keys import GraphSource, Source, StampedSource, source_of
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
 
@@ -196,15 +195,13 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
 
 def _type_to_json(type_: Type) -> list[Any]:
     assert isinstance(type_, TensorType)
-    dims = [None if d.is_dynamic else str(d) for d in type_.shape] if type_.shape.is_ranked else None
+    dims = [int(d) if d.is_static else str(d) for d in type_.shape] if type_.shape.is_ranked else None
     return [type_.dtype.name, dims]
 
 
 def _type_from_json(written: list[Any]) -> TensorType:
     dtype, dims = written
-    if dims is None:
-        return TensorType(DType.of(dtype), Shape.unknown())
-    return TensorType(DType.of(dtype), [_dim(dim) for dim in dims])
+    return TensorType(DType.of(dtype), Shape.unknown() if dims is None else dims)
 
 
 _MAX_INITIAL_BYTES = 4096
@@ -236,12 +233,6 @@ def _buffer_from_json(written: Mapping[str, Any]) -> ModelBuffer:
         initial = np.frombuffer(bytes.fromhex(content), type_.dtype.numpy).reshape(shape)
     buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=written["declared in place"])
     return ModelBuffer(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
-
-
-def _dim(text: str | None) -> Dim:
-    if text is None:
-        return Dim.dynamic()
-    return Dim(int(text)) if text.isdecimal() else Dim(text)
 
 
 def _is_same(original: Array, loaded: Array) -> bool:
