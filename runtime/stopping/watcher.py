@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 _WAKE, _END = 0, 255
 """Bytes that are not signals: wake up, and end the thread."""
@@ -30,14 +30,6 @@ _REARM_SECONDS = 0.05
 """Seconds after which the descriptor is set again, because other packages may have set theirs. It takes 1 us."""
 
 _NEVER = float("inf")
-
-
-class Expiring(Protocol):
-    """A limit with a deadline, in seconds of `time.monotonic`."""
-
-    deadline: float
-
-    def expire(self) -> None: ...
 
 
 class ThreadState:
@@ -115,7 +107,7 @@ class Watcher:
         self._lock = threading.RLock()  # a handler may run a model during `arm`
         self._thread: threading.Thread | None = None
         self._pipe: _Pipe | None = None
-        self._limits: set[Expiring] = set()
+        self._limits: set[Any] = set()  # of `Limit`, which imports this module
         self._wake_at = _NEVER
         self._previous: tuple[int, int, int] | None = None
 
@@ -135,14 +127,14 @@ class Watcher:
                     self._previous = _descriptor_id(before)
             state.due_at = time.monotonic() + _REARM_SECONDS
 
-    def add(self, limit: Expiring) -> None:
+    def add(self, limit: Any) -> None:
         """Let a limit expire at its deadline."""
         with self._lock:
             self._started()
             self._limits.add(limit)
             self._wake(limit.deadline)
 
-    def remove(self, limit: Expiring) -> None:
+    def remove(self, limit: Any) -> None:
         """Forget a limit."""
         with self._lock:
             self._limits.discard(limit)

@@ -111,16 +111,8 @@ def links(args: argparse.Namespace) -> LinkArguments:
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}
 
 
-class SandboxLimits(TypedDict):
-    """Arguments of an IsolatedSession."""
-
-    memory: int
-    load_seconds: float
-    run_seconds: float
-
-
-def sandbox_limits() -> SandboxLimits:
-    """Return the limits of an isolated model: all memory of the machine, since the command runs one model."""
+def sandbox_limits() -> dict[str, Any]:
+    """Return the limits of an IsolatedSession: all memory of the machine, since the command runs one model."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"memory": memory, "load_seconds": 600, "run_seconds": 600}
 
