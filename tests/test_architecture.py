@@ -12,7 +12,7 @@ from graphcore.operators import ONNX, ROWS, Trait, having
 
 TABLES = {
     "registry: the key is an operator, the value code": """
-        graphcore/analysis/flop_rules.py RULES
+        graphcore/analysis/flop_rules.py _BY_DOMAIN
         graphcore/conformance/cells.py ONNX_OPERATORS
         graphcore/arrays/evaluate.py _FOLDS
         graphcore/ir/transform/shape_values.py VALUES

@@ -252,7 +252,7 @@ _ELEMENTWISE = """
     QuantizeLinear Dequantize Quantize QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu GridSample CosineWindow
     BlackmanWindow HannWindow HammingWindow SwiGlu Glu Range EyeLike Modf Cbrt ReciprocalCbrt Exp10 Erfc Erfinv Lgamma
     Tgamma Digamma PopCount LeadingZeros TrailingZeros BitReverse
-""".split()
+"""
 _MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.CARRIES).union(
     """BitCast Cast CastLike Col2Im Constant ConstantOfShape NonZero Scatter Shape Size Unique
     GatherBlockQuantized RemovePadding ReorderInput ReorderOutput RestorePadding""".split()
@@ -260,64 +260,62 @@ _MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.CARRIES).union(
 _REDUCTIONS = """
     ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ArgMax ArgMin GlobalAveragePool GlobalMaxPool CumSum
     CumProd
-""".split()
+"""
 
-RULES: dict[tuple[str, str], Rule] = {
-    **{("", name): lambda shapes: 0 for name in _MOVES},
-    **{("", name): _per_result() for name in _ELEMENTWISE},
-    **{("", name): _per_operand() for name in _REDUCTIONS},
-    **{
-        ("", name): _per_operand(2) for name in ("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "Variance", "Magnitude")
+_BY_DOMAIN: dict[str, dict[str, Rule]] = {
+    "": {
+        " ".join(_MOVES): lambda shapes: 0,
+        _ELEMENTWISE: _per_result(),
+        _REDUCTIONS: _per_operand(),
+        "ReduceL2 ReduceSumSquare ReduceLogSum Variance Magnitude": _per_operand(2),
+        "ReduceLogSumExp StandardDeviation": _per_operand(3),
+        "Sum Mean Max Min SumOfTerms ProductOfTerms": lambda shapes: (
+            product(shapes.result()) * max(len(shapes.node.inputs) - 1, 1)
+        ),
+        "ScatterElements ScatterND": _scatter,
+        "MatMul MatMulInteger QMatMul": _matmul(),
+        "QLinearMatMul": _matmul(0, 3),
+        "Gemm": _gemm(),
+        "Einsum": _einsum,
+        "Conv ConvInteger DeformConv": _conv(),
+        "QLinearConv": _conv(3),
+        "ConvTranspose": lambda shapes: 2 * product(shapes.operand(1, 2)[1:]) * product(shapes.operand(0, 2)),
+        "MaxPool AveragePool LpPool": lambda shapes: (
+            product(shapes.result()) * math.prod(shapes.node.attributes.get("kernel_shape", ()))
+        ),
+        # In addition to the products of gates: activations, products with the cell, sums of both products and the bias.
+        "LSTM": _recurrent(4, 24),
+        "GRU": _recurrent(3, 18),
+        "RNN": _recurrent(1, 5),
+        "Attention": _attention,
+        "Softmax LogSoftmax": _per_result(_SOFTMAX),
+        "BatchNormalization Fma": _per_result(2),
+        "LpNormalization MulComplex RotaryEmbedding": _per_result(3),
+        "RMSNormalization": _per_result(5),
+        "TopK": _top_k,
+        "Quantile": _sort,
+        "STFT": _stft,
+        "DynamicQuantizeLinear": _per_result(4),
+        "LRN": lambda shapes: product(shapes.result()) * (2 * shapes.number("size", 1) + 3),
+        "LayerNormalization GroupNormalization InstanceNormalization MeanVarianceNormalization": _per_result(8),
     },
-    **{("", name): _per_operand(3) for name in ("ReduceLogSumExp", "StandardDeviation")},
-    **{
-        ("", name): lambda shapes: product(shapes.result()) * max(len(shapes.node.inputs) - 1, 1)
-        for name in ("Sum", "Mean", "Max", "Min", "SumOfTerms", "ProductOfTerms")
+    "com.microsoft": {
+        "FusedMatMul": _matmul(swap="transA"),
+        "MatMulIntegerToFloat DynamicQuantizeMatMul": _matmul(),
+        "MatMulNBits MatMulBnb4": _packed_matmul,
+        "FusedGemm QGemm": _gemm(),
+        "FusedConv NhwcFusedConv": _conv(),
+        "Attention": _packed_attention,
+        "MultiHeadAttention": _multi_head,
+        "SkipLayerNormalization": _per_result(9),
+        "SkipSimplifiedLayerNormalization": _per_result(6),
+        "SimplifiedLayerNormalization": _per_result(5),
     },
-    **{("", name): _scatter for name in ("ScatterElements", "ScatterND")},
-    **{("", name): _matmul() for name in ("MatMul", "MatMulInteger", "QMatMul")},
-    ("", "QLinearMatMul"): _matmul(0, 3),
-    ("", "Gemm"): _gemm(),
-    ("", "Einsum"): _einsum,
-    **{("", name): _conv() for name in ("Conv", "ConvInteger", "DeformConv")},
-    ("", "QLinearConv"): _conv(3),
-    ("", "ConvTranspose"): lambda shapes: 2 * product(shapes.operand(1, 2)[1:]) * product(shapes.operand(0, 2)),
-    **{
-        ("", name): lambda shapes: product(shapes.result()) * math.prod(shapes.node.attributes.get("kernel_shape", ()))
-        for name in ("MaxPool", "AveragePool", "LpPool")
-    },
-    # In addition to the products of gates: activations, products with the cell, sums of both products and the bias.
-    ("", "LSTM"): _recurrent(4, 24),
-    ("", "GRU"): _recurrent(3, 18),
-    ("", "RNN"): _recurrent(1, 5),
-    ("", "Attention"): _attention,
-    ("", "Softmax"): _per_result(_SOFTMAX),
-    ("", "LogSoftmax"): _per_result(_SOFTMAX),
-    **{("", name): _per_result(2) for name in ("BatchNormalization", "Fma")},
-    **{("", name): _per_result(3) for name in ("LpNormalization", "MulComplex", "RotaryEmbedding")},
-    ("", "RMSNormalization"): _per_result(5),
-    ("", "TopK"): _top_k,
-    ("", "Quantile"): _sort,
-    ("", "STFT"): _stft,
-    ("", "DynamicQuantizeLinear"): _per_result(4),
-    ("", "LRN"): lambda shapes: product(shapes.result()) * (2 * shapes.number("size", 1) + 3),
-    **{
-        ("", name): _per_result(8)
-        for name in ("LayerNormalization", "GroupNormalization", "InstanceNormalization", "MeanVarianceNormalization")
-    },
-    ("com.microsoft", "FusedMatMul"): _matmul(swap="transA"),
-    ("com.microsoft", "MatMulIntegerToFloat"): _matmul(),
-    ("com.microsoft", "DynamicQuantizeMatMul"): _matmul(),
-    ("com.microsoft", "MatMulNBits"): _packed_matmul,
-    ("com.microsoft", "MatMulBnb4"): _packed_matmul,
-    ("com.microsoft", "FusedGemm"): _gemm(),
-    ("com.microsoft", "QGemm"): _gemm(),
-    ("com.microsoft", "FusedConv"): _conv(),
-    ("com.microsoft", "NhwcFusedConv"): _conv(),
-    ("com.microsoft", "Attention"): _packed_attention,
-    ("com.microsoft", "MultiHeadAttention"): _multi_head,
-    ("com.microsoft", "SkipLayerNormalization"): _per_result(9),
-    ("com.microsoft", "SkipSimplifiedLayerNormalization"): _per_result(6),
-    ("com.microsoft", "SimplifiedLayerNormalization"): _per_result(5),
+}
+RULES = {
+    (domain, name): rule
+    for domain, rules in _BY_DOMAIN.items()
+    for names, rule in rules.items()
+    for name in names.split()
 }
 """The rules by domain and operator. Operators of the library are under ONNX's domain; their names do not clash."""

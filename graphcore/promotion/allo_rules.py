@@ -95,10 +95,6 @@ def _negated(system: Style, dtypes: Sequence[DType]) -> DType | None:
     return integer(own.bits + 1, True) if is_integer(own) else own if own.is_float else None
 
 
-def _same(system: Style, dtypes: Sequence[DType]) -> DType | None:
-    return dtypes[0]
-
-
 def _same_bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
     (own,) = dtypes
     return own if is_integer(own) or (own is DType.index and system.revision == "seed") else None
@@ -135,13 +131,13 @@ HLS: dict[str, Rule] = {
     **dict.fromkeys(LOGICAL, _truth),
     "neg": _negated,
     "invert": _same_bits,
-    "pos": _same,
+    "pos": lambda system, dtypes: dtypes[0],
     "abs": lambda system, dtypes: None if dtypes[0] is DType.index else dtypes[0],
     **dict.fromkeys(SPECIAL, _special),
 }
 """The rules of hls by operator; sums and products of integers follow `sum_type` and `product_type` instead."""
 
-CPP: dict[str, Rule] = {**HLS, "pow": common_numeric, "neg": _same, **dict.fromkeys(SPECIAL, _special_or_index)}
+CPP: dict[str, Rule] = {**HLS, "pow": common_numeric, "neg": HLS["pos"], **dict.fromkeys(SPECIAL, _special_or_index)}
 """The rules of cpp: those of hls with the differences."""
 
 

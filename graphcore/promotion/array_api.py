@@ -22,28 +22,15 @@ from graphcore.promotion.rules import (
     holds,
     no_complex,
 )
-from graphcore.promotion.system import PromotionSystem
+from graphcore.promotion.system import SHORT, PromotionSystem
 from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import DType, complex_of, real_of
 
 D = DType
 
 # The publications' codes; the digits are bytes.
-_CODES = {
-    "i1": D.int8,
-    "i2": D.int16,
-    "i4": D.int32,
-    "i8": D.int64,
-    "u1": D.uint8,
-    "u2": D.uint16,
-    "u4": D.uint32,
-    "u8": D.uint64,
-    "f2": D.float16,
-    "f4": D.float32,
-    "f8": D.float64,
-    "c8": D.complex64,
-    "c16": D.complex128,
-}
+_NAMES = "i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 c64 c128".split()
+_CODES = {f"{name[0]}{int(name[1:]) // 8}": SHORT[name] for name in _NAMES}
 
 _SIGNED = """
       i1 i2 i4 i8
@@ -128,15 +115,8 @@ PROFILES: dict[str, dict[tuple[DType, DType], DType]] = {
 # Ops that take any kind of operands in the standard, although their rule would restrict it.
 _ANY_KIND = frozenset({"equal", "not_equal", "tril", "triu", "band_part"})
 _OPERAND_KINDS = {
-    "arithmetic": "numbers",
-    "subtract": "numbers",
-    "compare": "numbers",
-    "number": "numbers",
-    "test": "numbers",
-    "sum": "numbers",
-    "divide": "floats and complex",
-    "float": "floats and complex",
-    "mean": "floats and complex",
+    **dict.fromkeys(("arithmetic", "subtract", "compare", "number", "test", "sum"), "numbers"),
+    **dict.fromkeys(("divide", "float", "mean"), "floats and complex"),
     "bitwise": "integers and bools",
     "logical": "bools",
     "shift": "integers",

@@ -287,14 +287,8 @@ class TableSystem(PromotionSystem):
 
 SHORT: dict[str, D] = {
     "b1": D.bool,
-    "i8": D.int8,
-    "i16": D.int16,
-    "i32": D.int32,
-    "i64": D.int64,
-    "u8": D.uint8,
-    "u16": D.uint16,
-    "u32": D.uint32,
-    "u64": D.uint64,
+    **{f"i{bits}": D.int(bits) for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": D.uint(bits) for bits in (8, 16, 32, 64)},
     "idx": D.index,
     "adr": D.address,
     "f16": D.float16,

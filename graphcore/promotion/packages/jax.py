@@ -50,11 +50,7 @@ _NAMES: dict[str, DType] = {
     "i4": D.int4,
     "u4": D.uint4,
     "e2m1": D.float4_e2m1,
-    "e4m3fn": D.float8_e4m3fn,
-    "e5m2": D.float8_e5m2,
-    "e4m3fnuz": D.float8_e4m3fnuz,
-    "e5m2fnuz": D.float8_e5m2fnuz,
-    "e8m0": D.float8_e8m0,
+    **{name: D.of(f"float8_{name}") for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0")},
 }
 _NODES = {dtype: name for name, dtype in _NAMES.items()}
 _DEFAULTS = {"i*": D.int64, "f*": D.float64, "c*": D.complex128}
