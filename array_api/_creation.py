@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, check_dtype
-from graphcore.array_api._eager import PROMOTION, Array, Tensor, compute, function
+from graphcore.array_api._eager import PROMOTION, Array, Tensor, compute, function, public
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array, third_party_array
 from graphcore.arrays.eager_array import EagerArray, check_device
@@ -22,11 +22,6 @@ from graphcore.promotion.rules import NoPromotion, check_literal
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import DimLike
-
-__all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace",
-    "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
-]  # fmt: skip
 
 Number: TypeAlias = builtins.bool | int | float | complex
 
@@ -473,3 +468,6 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
                 f"meshgrid: arrays must be vectors, got rank {x.ndim}", operands={"x": x}, help="flatten it"
             )
     return tuple(_grid(list(arrays), indexing))
+
+
+__all__ = public(globals())

@@ -17,29 +17,8 @@ from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import PromotionSystem
 from graphcore.types.dtypes import DType, real_of
 
-__all__ = [
-    "__array_namespace_info__",
-    "astype",
-    "bool",
-    "can_cast",
-    "complex64",
-    "complex128",
-    "finfo",
-    "float16",
-    "float32",
-    "float64",
-    "iinfo",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "isdtype",
-    "result_type",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]  # fmt: skip
+__all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
+__all__ += [dtype.name for dtype in DTYPES]
 
 int8, int16, int32, int64 = DType.int8, DType.int16, DType.int32, DType.int64
 uint8, uint16, uint32, uint64 = DType.uint8, DType.uint16, DType.uint32, DType.uint64

@@ -228,3 +228,12 @@ def compute(body: Callable[..., Any], /, *arguments: Any) -> Any:
     """Call a function on Symbols with arguments that are not operands, and return the results as Arrays."""
     model, rebuild = compiled_for(EAGER, body, (), split_operands(body, arguments, {}, [], _is_operand))
     return rebuild(model())
+
+
+def public(names: dict[str, Any]) -> list[str]:
+    """Return the names of the functions that a module defines for the namespace, from its globals."""
+    return [
+        name
+        for name, value in names.items()
+        if getattr(value, "__module__", "") == names["__name__"] and not isinstance(value, type) and name[0] != "_"
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphcore import ops
-from graphcore.array_api._eager import Tensor, as_arrays, function
+from graphcore.array_api._eager import Tensor, as_arrays, function, public
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
 
@@ -244,9 +244,4 @@ def clip(x: Tensor, /, min: Tensor | None = None, max: Tensor | None = None) -> 
     return _clip(*as_arrays("clip", (x, min, max)))
 
 
-# Every public function that is defined above.
-__all__ = [
-    name
-    for name, value in globals().items()
-    if getattr(value, "__module__", "") == __name__ and not name.startswith("_")
-]
+__all__ = public(globals())

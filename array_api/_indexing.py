@@ -165,7 +165,7 @@ def _attach_all() -> None:
         _attach_method(f"__{name}__", _forward(binary, _MATRICES if name == "matmul" else _OPERANDS))
     for name, binary in _ARITHMETIC.items():
         operands = _MATRICES if name == "matmul" else _OPERANDS
-        _attach_method(f"__r{name}__", _reflected(binary, operands))
+        _attach_method(f"__r{name}__", _forward(binary, operands, swapped=True))
         _attach_method(f"__i{name}__", _in_place(binary, operands))
     _attach_method("__contains__", lambda self, item, /: bool(_searching.any(_OF["equal"](self, item))))
     _attach("__getitem__", subscript)
@@ -182,16 +182,11 @@ def _attach_method(name: str, method: _Function) -> None:
     _attach(name, method)
 
 
-def _forward(function: _Function, operands: tuple[type, ...]) -> _Function:
+def _forward(function: _Function, operands: tuple[type, ...], swapped: bool = False) -> _Function:
     def call(self: Array, other: Any, /) -> Any:
-        return function(self, other) if isinstance(other, operands) else NotImplemented
-
-    return call
-
-
-def _reflected(function: _Function, operands: tuple[type, ...]) -> _Function:
-    def call(self: Array, other: Any, /) -> Any:
-        return function(other, self) if isinstance(other, operands) else NotImplemented
+        if not isinstance(other, operands):
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
 
     return call
 

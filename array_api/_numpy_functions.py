@@ -124,11 +124,7 @@ _BY_NAME: dict[str, _Function] = {
     ),
     **dict.fromkeys(("max", "amax"), _reduction(xp.max)),
     **dict.fromkeys(("min", "amin"), _reduction(xp.min)),
-    "all": _reduction(xp.all),
-    "any": _reduction(xp.any),
-    "argmax": _reduction(xp.argmax),
-    "argmin": _reduction(xp.argmin),
-    "count_nonzero": _reduction(xp.count_nonzero),
+    **{name: _reduction(getattr(xp, name)) for name in ("all", "any", "argmax", "argmin", "count_nonzero")},
     "var": _deviation(xp.var),
     "std": _deviation(xp.std),
     "cumsum": _accumulation(xp.cumulative_sum),
@@ -278,10 +274,8 @@ def _refuse_arguments(label: str, arguments: Mapping[str, Any], operands: Mappin
 
 def _unsupported_error(label: str, operands: Mapping[str, object]) -> SymbolError:
     """Return the error for a NumPy function without an op."""
-    why, where = (
-        "NumPy computes with values, but a Symbol has none while the graph is built",
-        "the outputs of the model",
-    )
+    why = "NumPy computes with values, but a Symbol has none while the graph is built"
+    where = "the outputs of the model"
     if not operands:
         why, where = "no op of that name computes on Tensors", "an array: x.numpy()"
     counterpart = _counterpart(label)

@@ -6,41 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from graphcore import ops
-from graphcore.array_api._eager import Tensor, as_arrays, function, promote_pair
+from graphcore.array_api._eager import Tensor, as_arrays, function, promote_pair, public
 from graphcore.array_api._manipulation import check_axis
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.sorting import runs_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-
-__all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argsort",
-    "count_nonzero",
-    "cumulative_prod",
-    "cumulative_sum",
-    "diff",
-    "isin",
-    "max",
-    "mean",
-    "min",
-    "nonzero",
-    "prod",
-    "searchsorted",
-    "sort",
-    "std",
-    "sum",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    "var",
-    "where",
-]
 
 # Sorting
 
@@ -375,3 +347,6 @@ def diff(
         before = (slice(None),) * at
         result = result[(*before, slice(1, None))] - result[(*before, slice(None, -1))]
     return result
+
+
+__all__ = public(globals())
