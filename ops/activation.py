@@ -22,46 +22,34 @@ from graphcore.types.tensor_types import _shape, tensor_type
 # Over an axis
 
 
-@op(onnx="Softmax", rule="float")
-def softmax(x: TensorLike, axis: int = -1) -> Symbol:
-    """The exponentials of x divided by their sum over an axis: weights that sum to 1.
+def _over_axis(name: str, op_type: str, summary: str, limits: str = "") -> Callable[..., Symbol]:
+    """Declare an activation of all elements along an axis."""
+    doc = f"""{summary}
 
     Args:
         x: At least one axis, numbers or bools; integers become floats.
 
     Returns:
-        The shape of x. -inf gets weight 0; a row of only -inf is NaN.
+        The shape of x.{limits}
 
     Raises:
         ShapeError: For an invalid axis of x.
 
-    ONNX Softmax.
+    ONNX {op_type}.
     """
-    return _over_axis("softmax", "Softmax", x, axis)
+
+    @op(onnx=op_type, rule="float", name=name, doc=doc)
+    def activation(x: TensorLike, axis: int = -1) -> Symbol:
+        symbol, dtype = promote_one(name, "float", x)
+        position = axis_of(name, axis, symbol.rank, {"x": symbol})
+        return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
+
+    return activation
 
 
-@op(onnx="LogSoftmax", rule="float")
-def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
-    """The logarithm of `softmax`, without its underflow.
-
-    Args:
-        x: At least one axis, numbers or bools; integers become floats.
-
-    Returns:
-        The shape of x.
-
-    Raises:
-        ShapeError: For an invalid axis of x.
-
-    ONNX LogSoftmax.
-    """
-    return _over_axis("logsoftmax", "LogSoftmax", x, axis)
-
-
-def _over_axis(name: str, op_type: str, x: TensorLike, axis: int) -> Symbol:
-    symbol, dtype = promote_one(name, "float", x)
-    position = axis_of(name, axis, symbol.rank, {"x": symbol})
-    return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
+_WEIGHTS = "The exponentials of x divided by their sum over an axis: weights that sum to 1."
+softmax = _over_axis("softmax", "Softmax", _WEIGHTS, " -inf gets weight 0; a row of only -inf is NaN.")
+logsoftmax = _over_axis("logsoftmax", "LogSoftmax", "The logarithm of `softmax`, without its underflow.")
 
 
 @op(onnx="Split, Sigmoid, Mul", rule="float")

@@ -9,9 +9,9 @@ from graphcore.build.shapes import Roles, check_integers, check_shape, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike, present
 from graphcore.ops.shared import attention as attention  # declares the operators' expansions
-from graphcore.ops.shared.attention import divided, in_heads, reshaped, side_by_side
+from graphcore.ops.shared.attention import in_heads, reshaped, side_by_side
 from graphcore.ops.shared.attributes import domain_for, real, whole
-from graphcore.ops.shared.dims import Axis, Size, shape_vector, size_of
+from graphcore.ops.shared.dims import Axis, Size, divided, shape_vector, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shape import reshape_like
 from graphcore.ops.shared.attributes import choice, whole
-from graphcore.ops.shared.dims import Axis, count_of, dims_of, in_pieces, shape_vector
+from graphcore.ops.shared.dims import count_of, dims_of, divided, in_pieces, shape_vector, size_of
 from graphcore.ops.shared.reshape import INPUTS, change_layout, check_rank, layout_of, reshaped
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
@@ -192,23 +192,17 @@ def space_to_depth(x: TensorLike, block_size: int, mode: str = "DCR", input_layo
 def _channels_first(name: str, x: Symbol, size: int) -> Symbol:
     """Compute SpaceToDepth in mode "CRD", which ONNX has since opset 28: the axes of the block follow the channels."""
     graph = x.graph
-    sizes = [dim if dim.is_static else Axis(x, axis) for axis, dim in enumerate(x.shape)]
-    block_counts: list[Dim | Symbol] = []
-    for dim, place in zip(x.shape[2:], sizes[2:], strict=True):
-        if dim.is_static:
-            block_counts.append(dim // size)
-        else:
-            block_counts.append(e.emit("Div", shape_vector(graph, [place]), graph.build.vector([size])))
+    batch, count, *block_counts = size_of(x, 0), size_of(x, 1), divided(x, 2, size), divided(x, 3, size)
     block = Dim(size)
-    blocks = reshaped(name, x, [sizes[0], sizes[1], block_counts[0], block, block_counts[1], block], {"x": x})
+    blocks = reshaped(name, x, [batch, count, block_counts[0], block, block_counts[1], block], {"x": x})
     height, width = (dim // size for dim in x.shape[2:])
     transposed = e.transpose(blocks, [0, 1, 3, 5, 2, 4])
     channels = x.shape[1]
     new_channels: Dim | Symbol = channels * (size * size)
     if not channels.is_static:
-        new_channels = e.emit("Mul", shape_vector(graph, [sizes[1]]), graph.build.vector([size * size]))
+        new_channels = e.emit("Mul", shape_vector(graph, [count]), graph.build.vector([size * size]))
     out = _shape([x.shape[0], channels * (size * size), height, width])
-    vector = shape_vector(graph, [sizes[0], new_channels, *block_counts])
+    vector = shape_vector(graph, [batch, new_channels, *block_counts])
     return graph.build.emit("Reshape", (transposed, vector), retype(x, shape=out), {"allowzero": 1})
 
 

@@ -9,7 +9,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import expansion
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.dims import Axis, Size, count_of, places_of, shape_vector, size_of
+from graphcore.ops.shared.dims import Size, count_of, divided, places_of, shape_vector, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
@@ -231,13 +231,6 @@ def _weights(scores: Symbol, precision: int) -> Symbol:
 
 
 # Between [batch, heads, sequence, size] and [batch, sequence, heads * size]
-
-
-def divided(x: Symbol, axis: int, count: int) -> Size:
-    """Return the size of an axis over a number that divides it."""
-    if x.shape[axis].is_static:
-        return x.shape[axis] // count
-    return e.emit("Div", shape_vector(x.graph, [Axis(x, axis)]), x.graph.build.vector([count]))
 
 
 def reshaped(x: Symbol, sizes: Sequence[Size], dims: Sequence[Dim]) -> Symbol:

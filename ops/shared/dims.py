@@ -121,6 +121,13 @@ def count_of(x: Symbol, axis: int) -> Symbol:
     return e.squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
 
 
+def divided(x: Symbol, axis: int, count: int) -> Size:
+    """Return the size of an axis over a number that divides it."""
+    if x.shape[axis].is_static:
+        return x.shape[axis] // count
+    return e.emit("Div", shape_vector(x.graph, [Axis(x, axis)]), x.graph.build.vector([count]))
+
+
 def places_of(x: Symbol, axis: int) -> Symbol:
     """Return 0, 1, ... along an axis, computed in the graph: int64 [n]."""
     count = count_of(x, axis)
