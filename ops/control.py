@@ -104,12 +104,6 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
     return rebuilt(like, iter(graph.build.emit_many("If", (test,), types, attributes)))
 
 
-def _counter(index: Symbol) -> Symbol:
-    """Cast the number of an iteration to the dtype that the promotion system has for it."""
-    wanted = index.graph.promotion.counter_dtype
-    return as_index(index) if wanted is None else cast_operand(index, wanted)
-
-
 def _common_type(graph: Graph, pair: dict[str, Any]) -> Type:
     """Return the common type of the values of two branches."""
     types = [v.type for v in pair.values() if isinstance(v, Symbol)]
@@ -406,7 +400,9 @@ def _loop(
         body = new_body(graph, "body", named)
         index, _, *state = body.inputs
         with building(body):
-            goes_on, after, collected = turn(body, _counter(index), state)
+            wanted = graph.promotion.counter_dtype
+            counter = as_index(index) if wanted is None else cast_operand(index, wanted)
+            goes_on, after, collected = turn(body, counter, state)
         wider = [join_types(a, b.type) for a, b in zip(types, after, strict=True)]
         if wider == types:
             break

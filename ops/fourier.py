@@ -175,19 +175,13 @@ def _of_complex(
     """Return the transform of complex numbers: complex, or real for `irfft`."""
     if onesided and not inverse:
         raise DTypeError(f"{name}: x must be real, got {x.dtype}", operands={"x": x}, help="use ops.fft(x)")
-    spectrum = _transform(name, _pairs(x), n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
-    return spectrum if onesided else _complex(spectrum, x.dtype)
-
-
-def _pairs(x: Symbol) -> Symbol:
-    """View complex numbers as real numbers with a last axis of real and imaginary parts, without a copy."""
-    type_ = tensor_type(x.dtype.storage, _shape([*x.shape, TWO]))
-    return x.graph.build.emit("ToPairs", (x,), type_, None, LIBRARY)
-
-
-def _complex(pairs: Symbol, dtype: DType) -> Symbol:
-    type_ = tensor_type(dtype, _shape(pairs.shape[:-1]))
-    return pairs.graph.build.emit("FromPairs", (pairs,), type_, None, LIBRARY)
+    # Complex numbers are viewed as real ones with a last axis of real and imaginary parts, without a copy.
+    emit = x.graph.build.emit
+    pairs = emit("ToPairs", (x,), tensor_type(x.dtype.storage, _shape([*x.shape, TWO])), None, LIBRARY)
+    spectrum = _transform(name, pairs, n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
+    if onesided:
+        return spectrum
+    return emit("FromPairs", (spectrum,), tensor_type(x.dtype, _shape(spectrum.shape[:-1])), None, LIBRARY)
 
 
 @expansion("Fourier")

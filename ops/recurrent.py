@@ -349,7 +349,8 @@ def _recurrent_steps(
     places = places_of(x, 0)
     rows, states = [], []
     for i in range(count):
-        zeros = _zeros(x, hidden_size)
+        size = shape_vector(x.graph, [Axis(x, 1), Dim(hidden_size)])
+        zeros = e.emit("Expand", e.const(x, 0.0), size, shape=_shape([x.shape[1], Dim(hidden_size)]))
         start = tuple(zeros if s is None else s[i] for s in (initial_h, initial_c))
         state_weight = recurrent_weight[i].T
         projected = x @ weight[i].T
@@ -364,11 +365,6 @@ def _recurrent_steps(
         states.append(last)
     y = concat([row.unsqueeze(1) for row in rows], 1)
     return (y, *(stack([state[i] for state in states]) for i in range(2 if cell == "LSTM" else 1)))
-
-
-def _zeros(x: Symbol, hidden: int) -> Symbol:
-    size = shape_vector(x.graph, [Axis(x, 1), Dim(hidden)])
-    return e.emit("Expand", e.const(x, 0.0), size, shape=_shape([x.shape[1], Dim(hidden)]))
 
 
 def _advance(

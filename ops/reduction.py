@@ -120,8 +120,7 @@ def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
     count = _shape([x.shape[a] for a in axes]).size
     if (count.lower_bound or 0) >= 1:
         return result
-    sizes = product(x.graph, [Axis(x, a) for a in axes])
-    scalar = e.emit("Squeeze", sizes, e.ints(x, [0]), shape=_shape(()))
+    scalar = e.squeeze(product(x.graph, [Axis(x, a) for a in axes]), 0)
     return e.where(e.equal(scalar, e.const(scalar, 0)), e.const(x, float("nan")), result)
 
 
@@ -195,8 +194,7 @@ def _divisor(x: Symbol, axes: Sequence[int], correction: float) -> Symbol:
     count = _shape([x.shape[a] for a in axes]).size
     if count.is_static:
         return e.const(x, builtins.max(int(count) - correction, 0.0))
-    sizes = product(x.graph, [Axis(x, a) for a in axes])
-    scalar = e.emit("Squeeze", sizes, e.ints(x, [0]), shape=_shape(()))
+    scalar = e.squeeze(product(x.graph, [Axis(x, a) for a in axes]), 0)
     return e.emit("Max", e.emit("Sub", e.cast(scalar, x.dtype), e.const(x, correction)), e.const(x, 0.0))
 
 

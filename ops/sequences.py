@@ -138,7 +138,6 @@ def list_append(values: Symbol, x: TensorLike) -> Symbol:
 
     ONNX SequenceInsert.
     """
-    values = _list_operand("list_append", values)
     return _insert("list_append", values, x, None)
 
 
@@ -155,8 +154,7 @@ def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
 
     ONNX SequenceInsert.
     """
-    values = _list_operand("list_insert", values)
-    return _insert("list_insert", values, x, _position("list_insert", values, index))
+    return _insert("list_insert", values, x, index)
 
 
 @op(onnx="SequenceErase")
@@ -404,7 +402,9 @@ def _position(name: str, values: Symbol, index: object) -> Symbol:
     return cast_operand(graph.build.own(index, name, "index"), DType.int64)
 
 
-def _insert(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbol:
+def _insert(name: str, values: Symbol, x: Any, index: Index | None) -> Symbol:
+    values = _list_operand(name, values)
+    position = None if index is None else _position(name, values, index)
     graph = graph_of(name, (values, x))
     dtype = _element(values).dtype
     if isinstance(x, (bool, int, float)):

@@ -85,7 +85,9 @@ def _iterate(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Sy
         rows, columns, before, after, last = constants
         band = band_of(both, rows, columns, after)
         active = e.both(_is_significant(*band, eps, tiny), columns < last)
-        both = _clear(both, rows, columns, active)
+        # Elements below the diagonal become 0, except active ones of the subdiagonal.
+        is_nonzero = e.either(e.either(rows <= columns, rows < 0), e.both(rows == columns + 1, active))
+        both = e.where(is_nonzero, both, e.const(both, 0.0))
         # Real matrices keep blocks of two rows, whose eigenvalues can be complex.
         unfinished = active if both.dtype.is_complex else e.both(active, gather_columns(active, before), columns > 0)
         hi = mat.reduced("ReduceMax", e.where(unfinished, columns + 1, e.const(columns, -1)), -1)
@@ -98,8 +100,9 @@ def _iterate(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Sy
         x = e.const(both, 0.0)
         for offset, part in enumerate(start):
             x = e.where(e.both(rows == lo + offset, busy), part, x)
-        length = _max_length(e.where(busy, hi - lo, e.const(hi, 0)))
-        (both,) = mat.repeat(length, [both], _chase, [x, lo, rows, columns])
+        lengths = e.where(busy, hi - lo, e.const(hi, 0))
+        longest = e.emit("ReduceMax", lengths, e.ints(lengths, range(lengths.rank)), shape=_shape(()), keepdims=0)
+        (both,) = mat.repeat(e.emit("Max", longest, e.const(longest, 0)), [both], _chase, [x, lo, rows, columns])
         return [ops.any(busy), both, hi, count]
 
     limit = e.emit("Max", n, e.const(n, 10)) * STEPS * e.emit("Min", n, e.const(n, 1))
@@ -159,19 +162,6 @@ def _is_significant(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, 
     product = lesser * (greater / total) > ops.maximum(low * (high / total) * eps, e.const(total, tiny))
     beside = sizes[0] > (sizes[2] + sizes[3]) * eps
     return e.both(e.either(product, beside), sizes[0] > e.const(total, tiny))
-
-
-def _clear(both: Symbol, rows: Symbol, columns: Symbol, active: Symbol) -> Symbol:
-    """Set elements below the diagonal to 0, except active ones of the subdiagonal."""
-    is_nonzero = e.either(e.either(rows <= columns, rows < 0), e.both(rows == columns + 1, active))
-    return e.where(is_nonzero, both, e.const(both, 0.0))
-
-
-def _max_length(lengths: Symbol) -> Symbol:
-    """Return the maximum of all elements, 0 if there are none."""
-    axes = e.ints(lengths, range(lengths.rank))
-    maximum = e.emit("ReduceMax", lengths, axes, shape=_shape(()), keepdims=0)
-    return e.emit("Max", maximum, e.const(lengths, 0))
 
 
 def _at_place(row: Symbol, place: Symbol, last: Symbol) -> Symbol:

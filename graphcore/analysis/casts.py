@@ -120,14 +120,9 @@ def _explain_cause(
         reason = _promotion_reason(system, pair, result)
         if reason:
             return op, pair, f"{' and '.join(pair)} meet in {target}: {reason} ({rule})"
-    with_ = f" with {' and '.join(_other_names(names, _type_name(operand.type)))}" if len(names) > 1 else ""
+    names.remove(_type_name(operand.type))
+    with_ = f" with {' and '.join(names)}" if names else ""
     return op, pair, f"{_type_name(operand.type)}{with_} is computed in {target} ({rule})"
-
-
-def _other_names(names: list[str], name: str) -> list[str]:
-    others = list(names)
-    others.remove(name)
-    return others
 
 
 def _promotion_reason(system: PromotionSystem, pair: tuple[str, str], result: Symbol) -> str:
@@ -168,6 +163,3 @@ def _source_dtype(symbol: Symbol) -> str:
         if operand is not None:
             return _type_name(operand.type)
     return _type_name(symbol.type)
-
-
-__all__ = ["Cast", "casts", "casts_of"]

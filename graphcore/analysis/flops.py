@@ -216,6 +216,3 @@ def _always_continues(node: Node) -> bool:
 def _is_true(symbol: Symbol) -> bool:
     array = constant_array(symbol, weights=True, outer=True)
     return array is not None and array.size == 1 and bool(array.reshape(-1)[0])
-
-
-__all__ = ["Flops", "NodeFlops", "flops"]

@@ -244,6 +244,3 @@ def totals(layers: Layers, values: Iterable[float]) -> list[float]:
         if parent >= 0:
             sums[parent] += sums[position]
     return sums
-
-
-__all__ = ["Layer", "Layers", "layers", "path_in", "totals"]

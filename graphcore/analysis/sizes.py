@@ -190,6 +190,3 @@ def _by_layer(nodes: Mapping[Chain, int], weights: Iterable[tuple[Weight, Chain]
         path = waiting.pop()
         yield LayerSize(path, depths[path], *sums[path])
         waiting += inner[path][::-1]
-
-
-__all__ = ["LayerSize", "Sizes", "Weight", "bytes_of", "sizes"]

@@ -168,6 +168,3 @@ def _integer_statistics(values: list[int], bins: int) -> Statistics:
     except OverflowError:  # the quotient is out of range
         mean = math.copysign(math.inf, sum(values))
     return Statistics(len(values), low, high, mean, 0, 0, values.count(0), tuple(counts))
-
-
-__all__ = ["BINS", "Statistics", "statistics"]

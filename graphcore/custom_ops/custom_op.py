@@ -126,7 +126,7 @@ class CustomOp(Generic[P, R]):
         Raises:
             GraphError: The function has other parameters.
         """
-        self._check_function(function)
+        self.signature.check(self.label, function)
         self._body = TracedBody(self.label, self.signature, function)
         self._cached_types.clear()
         return function
@@ -144,12 +144,9 @@ class CustomOp(Generic[P, R]):
         Raises:
             GraphError: The function has other parameters.
         """
-        self._check_function(function)
+        self.signature.check(self.label, function)
         self.implementation = function
         return function
-
-    def _check_function(self, function: Callable[..., Any]) -> None:
-        self.signature.check(self.label, function)
 
     # Calls
 

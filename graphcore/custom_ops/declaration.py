@@ -122,7 +122,7 @@ def custom_op(
         op = CustomOp(name, rule, promote, dtypes or {}, body, python, None, line)
         for implementation in (body if rule is not None else None, python):
             if implementation is not None:
-                op._check_function(implementation)
+                op.signature.check(op.label, implementation)
         return register(op)
 
     return declare(types) if types is not None or body is not None else declare

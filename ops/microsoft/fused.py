@@ -123,8 +123,7 @@ def _activate(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol
         return x
     if name not in _ACTIVATIONS:
         raise ValueError(f"unknown activation {name!r}: use one of {', '.join(_ACTIVATIONS)}")
-    result: Symbol = _ACTIVATIONS[name](x, *numbers)
-    return result
+    return _ACTIVATIONS[name](x, *numbers)  # type: ignore[no-any-return]
 
 
 @contrib(
@@ -207,8 +206,7 @@ def TransposeMatMul(  # noqa: N802
     A: Symbol, B: Symbol, *, alpha: float = 1.0, transA: bool = False, transB: bool = False
 ) -> Symbol:
     """alpha * A @ B, with the last two axes swapped first: the older name of FusedMatMul."""
-    result: Symbol = FusedMatMul(A, B, alpha=alpha, transA=transA, transB=transB)
-    return result
+    return FusedMatMul(A, B, alpha=alpha, transA=transA, transB=transB)  # type: ignore[no-any-return]
 
 
 @contrib(promote="float", dtypes={"data bias": "float16 float32 float64"}, note="the CPU has no kernel")
@@ -320,8 +318,7 @@ def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol: 
 
     The older name of ONNX Trilu.
     """
-    result: Symbol = onnx.Trilu(X, k, upper=int(upper))
-    return result
+    return onnx.Trilu(X, k, upper=int(upper))
 
 
 # Normalisations of a sum

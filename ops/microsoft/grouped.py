@@ -138,7 +138,11 @@ def GroupQueryAttention(  # noqa: N802
     if softcap:
         scores = tanh(scores / softcap) * softcap
     if attention_bias is not None:
-        scores = scores + _extend_bias(attention_bias, columns)
+        # The bias of the keys is extended by 0 for the rest of the cache.
+        count = shape_of(attention_bias)[3]
+        biases = gather(attention_bias, reduction.min(columns, count - 1), axis=3)
+        is_biased = (columns < count) | (shape_of(columns)[0] == count)
+        scores = scores + where(is_biased, biases, 0.0)
     query_positions = positions.reshape(batch, 1, queries, 1)
     is_visible = columns <= query_positions
     if local_window_size >= 0:
@@ -162,13 +166,6 @@ def _update_cache(new: Symbol, past: Symbol | None, before: Symbol, columns: Sym
     sources = reduction.min(sources, shape_of(entries)[2] - 1)
     rows = gather_nd(_sequence_last(entries), unsqueeze(sources, -1), batch_dims=1)
     return _sequence_last(rows)
-
-
-def _extend_bias(bias: Symbol, columns: Symbol) -> Symbol:
-    """Extend a bias of the keys by 0 for the rest of the cache."""
-    missing = shape_of(columns)[0] - shape_of(bias)[3]
-    at = reduction.min(columns, shape_of(bias)[3] - 1)
-    return where((columns < shape_of(bias)[3]) | (missing == 0), gather(bias, at, axis=3), 0.0)
 
 
 def _weights(scores: Symbol, sink: Symbol | None, is_smooth: bool) -> Symbol:

@@ -34,14 +34,12 @@ def _are_scalars(types: Types, positions: tuple[int, ...]) -> bool:
 
 
 def _dequantize(x: Symbol, scale: Symbol, zero: Symbol | None) -> Symbol:
-    result: Symbol = onnx.DequantizeLinear(x, scale.reshape(()), _zero_of(x, zero))
-    return result
+    return onnx.DequantizeLinear(x, scale.reshape(()), _zero_of(x, zero))
 
 
 def _quantize(x: Symbol, scale: Symbol, zero: Symbol | None, like: Symbol) -> Symbol:
     """Round to nearest, ties to even, and saturate."""
-    result: Symbol = onnx.QuantizeLinear(x, scale.reshape(()), _zero_of(like, zero))
-    return result
+    return onnx.QuantizeLinear(x, scale.reshape(()), _zero_of(like, zero))
 
 
 def _zero_of(x: Symbol, zero: Symbol | None) -> TensorLike:
@@ -66,7 +64,9 @@ def _binary(name: str, sign: str, function: Callable[[Symbol, Symbol], Symbol]) 
         C_scale: Symbol,
         C_zero_point: Symbol | None = None,
     ) -> Symbol:
-        result = function(_dequantize(A, A_scale, A_zero_point), _dequantize(_check_dtype(A, B), B_scale, B_zero_point))
+        if A.dtype is not B.dtype:
+            raise TypeError(f"A and B must have one dtype, got {A.dtype} and {B.dtype}")
+        result = function(_dequantize(A, A_scale, A_zero_point), _dequantize(B, B_scale, B_zero_point))
         return _quantize(result, C_scale, C_zero_point, A)
 
     body.__name__ = body.__qualname__ = name
@@ -132,12 +132,6 @@ def QLinearLeakyRelu(  # noqa: N802
     return _quantize(where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
 
 
-def _check_dtype(a: Symbol, b: Symbol) -> Symbol:
-    if a.dtype is not b.dtype:
-        raise TypeError(f"A and B must have one dtype, got {a.dtype} and {b.dtype}")
-    return b
-
-
 # Quantisation, dequantisation, and gathers of rows
 
 _STORED = "int8 uint8 int16 uint16 int4 uint4"
@@ -167,8 +161,7 @@ def DequantizeLinear(  # noqa: N802
     scale, zero, settings = _along(x, x_scale, x_zero_point, axis)
     if zero is not None and zero.dtype is not x.dtype:
         raise TypeError(f"x_zero_point is {zero.dtype}, but x is {x.dtype}")
-    result: Any = onnx.DequantizeLinear(x, scale, zero, **settings)
-    return result  # type: ignore[no-any-return]
+    return onnx.DequantizeLinear(x, scale, zero, **settings)
 
 
 @contrib(
@@ -196,8 +189,7 @@ def QuantizeLinear(  # noqa: N802
     scale, zero, settings = _along(x, y_scale, y_zero_point, axis)
     if zero is None:
         settings["output_dtype"] = DType.uint8
-    result: Any = onnx.QuantizeLinear(x, scale, zero, **settings)
-    return result  # type: ignore[no-any-return]
+    return onnx.QuantizeLinear(x, scale, zero, **settings)
 
 
 def _along(

@@ -124,7 +124,10 @@ def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Label
         for label, dim in zip(labels, dims, strict=True):
             if label != _DOTS:
                 sizes[label] = _agreed(text, label, sizes.get(label), dim, role, roles)
-    batch = _batch(text, batches, roles)
+    try:
+        batch = broadcast_shapes(batches) if batches else _shape(())
+    except ValueError as clash:
+        raise _error(text, f"the axes of ... do not broadcast: {clash}", roles, "make them equal or 1") from None
     if batch and _DOTS not in equation.output:
         raise _error(text, "the output lacks the ... of the operands", roles, "add ... after ->")
     if _DOTS in equation.output and not batches:
@@ -149,13 +152,6 @@ def _agreed(
         roles,
         "give the axes different letters, or make the dims equal; ops.rebind declares that two dims always agree",
     )
-
-
-def _batch(text: str, batches: Sequence[Shape], roles: Mapping[str, Symbol]) -> Shape:
-    try:
-        return broadcast_shapes(batches) if batches else _shape(())
-    except ValueError as clash:
-        raise _error(text, f"the axes of ... do not broadcast: {clash}", roles, "make them equal or 1") from None
 
 
 def _error(text: str, reason: str, roles: Mapping[str, Symbol], help: str) -> ShapeError:

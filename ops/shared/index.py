@@ -208,7 +208,11 @@ def _entries(name: str, x: Symbol, axis: int, item: Any) -> list[Entry]:
     if isinstance(item, _NamedSlice):
         return [slice_of(name, x, axis, item.slice).called(name, item.length)]
     if isinstance(item, int):
-        return [IntIndex(axis, _position(name, x, axis, item))]
+        refuse_outside(name, item, x, axis)
+        if abs(item) > BEYOND:
+            what = f"{name}: index {item} is out of bounds for any axis"
+            raise ShapeError(what, operands={"x": x}, help="count from 0")
+        return [IntIndex(axis, item)]
     assert isinstance(item, Symbol)
     if item.dtype is DType.bool:
         return _mask(name, x, axis, item)
@@ -216,13 +220,6 @@ def _entries(name: str, x: Symbol, axis: int, item: Any) -> list[Entry]:
         return [IntIndex(axis, whole(item))]
     check_bounds(name, item, x, axis)
     return [IndexArray(axis, item)]
-
-
-def _position(name: str, x: Symbol, axis: int, item: int) -> int:
-    refuse_outside(name, item, x, axis)
-    if abs(item) > BEYOND:
-        raise ShapeError(f"{name}: index {item} is out of bounds for any axis", operands={"x": x}, help="count from 0")
-    return item
 
 
 def _mask(name: str, x: Symbol, axis: int, mask: Symbol) -> list[Entry]:
