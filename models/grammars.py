@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -67,10 +66,8 @@ class Grammars:
         self._eos = frozenset(eos)
         if not self._eos:
             raise ModelError("Grammars: no token ends a text", help="give eos=[2], the end token of the tokenizer")
-        is_unigram = type(tokenizer.model).__name__ == "Unigram"
-        source = self._library.TokenizerWrapper(_Unigram(tokenizer, [*eos])) if is_unigram else tokenizer.to_str()
         try:
-            self._tokenizer = self._library.LLTokenizer(source, n_vocab=vocabulary, eos_token=[*eos])
+            self._tokenizer = self._library.LLTokenizer(_json_of(tokenizer), n_vocab=vocabulary, eos_token=[*eos])
         except ValueError as error:
             raise ModelError(
                 f"Grammars: llguidance does not support the tokenizer: {error!s:.300}",
@@ -137,27 +134,14 @@ class Grammars:
         return Grammar(results[0], self._eos)
 
 
-class _Unigram:
-    """The bytes of the tokens of a Unigram tokenizer, which llguidance does not read from its JSON up to 1.9.1."""
-
-    bos_token_id = None
-
-    def __init__(self, tokenizer: Tokenizer, eos: list[int]) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id = eos[0]
-        self.special_token_ids = [n for n, token in tokenizer.get_added_tokens_decoder().items() if token.special]
-        has_bytes = json.loads(tokenizer.to_str())["model"].get("byte_fallback")
-        pieces = [tokenizer.id_to_token(number) or "" for number in range(tokenizer.get_vocab_size())]
-        self.tokens = [
-            bytes([int(piece[1:-1], 16)])
-            if has_bytes and re.fullmatch("<0x[0-9A-F]{2}>", piece)
-            else piece.replace("\u2581", " ").encode()
-            for piece in pieces
-        ]
-
-    def __call__(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+def _json_of(tokenizer: Tokenizer) -> str:
+    """Return the JSON of a tokenizer. Of Unigram, llguidance reads only this decoder: seen up to release 1.9.1."""
+    text: str = tokenizer.to_str()
+    if type(tokenizer.model).__name__ != "Unigram":
+        return text
+    fields = json.loads(text)
+    parts = [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}]
+    return json.dumps({**fields, "decoder": {"type": "Sequence", "decoders": parts}})
 
 
 class Grammar:
