@@ -167,7 +167,32 @@ class Config(BaseConfig):
         if content.get("sliding_window") == 0:  # as some files write that there is none
             content["sliding_window"] = None
         fields = _config.read({**family.defaults, **content}, family.schema, ignore)
-        return _values(fields, content, family, ignore)
+        values = {"tied": False, "positions": 2048, "epsilon": 1e-6} | _config.values_of(Config, fields)
+        width, heads, layers, positions = (values[name] for name in ("width", "heads", "layers", "positions"))
+        require("size" in values or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
+        size = values.setdefault("size", width // heads)
+        rope = fields.get("rope_parameters")
+        if isinstance(rope, Mapping) and "full_attention" in rope:  # for each kind of layers
+            windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
+            is_plain = isinstance(windowed, Mapping) and {*windowed} <= {"rope_theta", "rope_type"}
+            require(is_plain, f"rope_parameters of layers with a window are {windowed!r:.200}, not a rope_theta")
+            values["local_theta"], fields["rope_parameters"] = dict(windowed or ()).get("rope_theta"), rope
+        partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
+        for name in ("partial_rotary_factor", "rotary_pct"):
+            partial = fields.get(name) if partial is None else partial
+        is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
+        require(is_part, f"partial_rotary_factor is {partial!r:.80}, not a part of {size} features")
+        rotary = None if partial in (None, 1) else int(size * partial)
+        fields["rope_theta"] = values.get("theta")
+        theta, scaling = _rope(fields, positions, size if rotary is None else rotary)
+        others = {
+            "inner": 4 * width,
+            "kv_heads": heads,
+            "biases": "qkvo" if fields.get("attention_bias") else "",
+            "rotary": rotary,
+            "windows": _windows(fields, content.get("layer_types"), layers, ignore),
+        }
+        return {**others, **values, "theta": theta, "scaling": scaling, **family.blocks, **family.more(fields)}
 
 
 def unknown_type(caller: str, kind: object, supported: Collection[str]) -> ModelError:
@@ -423,38 +448,6 @@ FAMILIES = {
 
 
 # From fields to a Config
-
-
-def _values(
-    fields: dict[str, Any], content: Mapping[str, Any], family: Family, ignore: Collection[str]
-) -> dict[str, Any]:
-    """Return the values of a Config."""
-    values = {"tied": False, "positions": 2048, "epsilon": 1e-6} | _config.values_of(Config, fields)
-    width, heads, layers, positions = (values[name] for name in ("width", "heads", "layers", "positions"))
-    require("size" in values or width % heads == 0, f"a width of {width} is not a multiple of {heads} heads")
-    size = values.setdefault("size", width // heads)
-    rope = fields.get("rope_parameters")
-    if isinstance(rope, Mapping) and "full_attention" in rope:  # for each kind of layers
-        windowed, rope = rope.get("sliding_attention"), rope["full_attention"]
-        is_plain = isinstance(windowed, Mapping) and {*windowed} <= {"rope_theta", "rope_type"}
-        require(is_plain, f"rope_parameters of layers with a window are {windowed!r:.200}, not a rope_theta")
-        values["local_theta"], fields["rope_parameters"] = dict(windowed or ()).get("rope_theta"), rope
-    partial = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
-    for name in ("partial_rotary_factor", "rotary_pct"):
-        partial = fields.get(name) if partial is None else partial
-    is_part = partial is None or (type(partial) in (int, float) and 2 / size <= partial <= 1)
-    require(is_part, f"partial_rotary_factor is {partial!r:.80}, not a part of {size} features")
-    rotary = None if partial in (None, 1) else int(size * partial)
-    fields["rope_theta"] = values.get("theta")
-    theta, scaling = _rope(fields, positions, size if rotary is None else rotary)
-    others = {
-        "inner": 4 * width,
-        "kv_heads": heads,
-        "biases": "qkvo" if fields.get("attention_bias") else "",
-        "rotary": rotary,
-        "windows": _windows(fields, content.get("layer_types"), layers, ignore),
-    }
-    return {**others, **values, "theta": theta, "scaling": scaling, **family.blocks, **family.more(fields)}
 
 
 def _windows(fields: Mapping[str, Any], kinds: Any, layers: int, ignore: Collection[str]) -> tuple[int, ...] | None:
