@@ -270,24 +270,18 @@ def _length(headers: Mapping[str, str]) -> int | None:
 
 def merge_metrics(texts: Iterable[str]) -> str:
     """Merge texts: HELP and TYPE of each metric once, then the samples of all models, summed over equal labels."""
-    heads: dict[str, list[str]] = {}
-    samples: dict[str, dict[str, float]] = {}
+    groups: dict[str, dict[str, float | None]] = {}  # by metric: its lines, the value of a sample apart
     for text in texts:
-        name = ""
+        group: dict[str, float | None] = {}
         for line in text.splitlines():
             if line.startswith("# "):
-                _, kind, name, _ = line.split(" ", 3)
-                lines_of_head = heads.setdefault(name, [])
-                if not any(each.startswith(f"# {kind} ") for each in lines_of_head):
-                    lines_of_head.append(line)
+                group = groups.setdefault(line.split(" ", 3)[2], {})
+                group[line] = None
             elif line:
                 label, _, value = line.rpartition(" ")
-                of_name = samples.setdefault(name, {})
-                of_name[label] = of_name.get(label, 0) + (int(value) if value.isdigit() else float(value))
+                group[label] = (group.get(label) or 0) + (int(value) if value.isdigit() else float(value))
     lines = [
-        line
-        for name, head in heads.items()
-        for line in (*head, *(f"{label} {value!r}" for label, value in samples.get(name, {}).items()))
+        label if value is None else f"{label} {value!r}" for group in groups.values() for label, value in group.items()
     ]
     return "".join(f"{line}\n" for line in lines)
 
