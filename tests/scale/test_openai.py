@@ -28,6 +28,7 @@ from tests.support.text_folders import END, FIELDS, folder, tokenizer
 from tests.support.waiting import PATIENCE, until
 
 openai = pytest.importorskip("openai", reason="openai is not installed: a package of the extra dev")
+ChatCompletionStreamState = pytest.importorskip("openai.lib.streaming.chat").ChatCompletionStreamState
 pytest.importorskip("llguidance", reason="llguidance is not installed: the extra models")
 pytest.importorskip("starlette", reason="starlette is not installed: the extra serve")
 
@@ -267,6 +268,11 @@ def test_forced_call_of_a_tool(client: Any, choice: Any) -> None:
     assert len(others) > 5
     assert "".join(each.function.arguments for each in others) == call.function.arguments
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(chunk)
+    (assembled,) = state.get_final_completion().choices[0].message.tool_calls or ()
+    assert assembled.function.model_dump(include={"name", "arguments"}) == call.function.model_dump()
 
 
 def test_schemas_of_tools_have_definitions_of_their_own(client: Any) -> None:
