@@ -100,9 +100,8 @@ def schema_of(
 ) -> Schema:
     """Return the schema of configurations with the fields of a Config. types: of further fields."""
     named = fields_of(config)
-    defaults = {entry.metadata["names"][0]: entry.metadata["missing"] for entry in named.values()} | dict.fromkeys(
-        types
-    )
+    defaults = {entry.metadata["names"][0]: entry.metadata["missing"] for entry in named.values()}
+    defaults |= dict.fromkeys(types)
     types |= {name: _ANNOTATED[entry.type.removesuffix(" | None")] for name, entry in named.items()}
     return Schema((*kinds,), types, defaults, fixed, frozenset(ignored.split()))
 
