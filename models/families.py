@@ -305,8 +305,7 @@ _GEMMA_NAMES = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 _GEMMA_USUAL: dict[str, Any] = {
-    "also": "sliding_window sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping "
-    "final_logit_softcapping",
+    "also": "attn_logit_softcapping final_logit_softcapping",
     "fixed": {
         "hidden_activation": ("gelu_pytorch_tanh",), "hidden_act": ("gelu_pytorch_tanh",),
         "use_bidirectional_attention": (False, None),
@@ -324,7 +323,6 @@ _MOE_NAMES = {
 }
 _MOE_FIELDS = "num_experts decoder_sparse_step mlp_only_layers"
 _MOE_IGNORED = "router_aux_loss_coef output_router_logits router_jitter_noise max_window_layers"
-_WINDOW = " sliding_window use_sliding_window max_window_layers"
 
 GPT2 = {
     "norm": "layer", "gated": False, "fused": True, "learnt_positions": True, "biases": "qkvo", "mlp_biases": True,
@@ -349,7 +347,8 @@ FAMILIES = {
         },
     ),
     "mistral": _family(
-        "mistral", also=_WINDOW, num_key_value_heads=8, max_position_embeddings=131_072, sliding_window=4096
+        "mistral", also="use_sliding_window max_window_layers", num_key_value_heads=8, max_position_embeddings=131_072,
+        sliding_window=4096,
     ),
     "qwen2": _family(
         "qwen2", {"biases": "qkv", "layout": _layout("qwen2")}, max_position_embeddings=32_768,
@@ -357,7 +356,7 @@ FAMILIES = {
         sliding_window=4096,
     ),
     "qwen3": _family(
-        "qwen3", {"head_norms": True, "layout": _layout("qwen3", **_NORMS)}, also=_WINDOW, head_dim=128,
+        "qwen3", {"head_norms": True, "layout": _layout("qwen3", **_NORMS)}, head_dim=128,
         max_position_embeddings=32_768, max_window_layers=28, use_sliding_window=False, sliding_window=4096,
     ),
     "gemma2": _family(
@@ -367,14 +366,13 @@ FAMILIES = {
     ),
     "gemma3_text": _family(
         "gemma3_text", {**_GEMMA, "head_norms": True, "layout": _layout("gemma3", **_GEMMA_NAMES, **_NORMS)}, _gemma,
-        **_GEMMA_USUAL | {"also": _GEMMA_USUAL["also"] + " rope_local_base_freq"},
-        max_position_embeddings=131_072, sliding_window_pattern=6, rope_theta=1_000_000.0,
+        **_GEMMA_USUAL, max_position_embeddings=131_072, sliding_window_pattern=6, rope_theta=1_000_000.0,
         rope_local_base_freq=10_000.0,
     ),
     "phi3": _family(
         "phi3",
         {"fused": True, "layout": _layout("phi3", attn_qkv="self_attn.qkv_proj", ffn_up="mlp.gate_up_proj")},
-        also="original_max_position_embeddings sliding_window partial_rotary_factor", ignored="embd_pdrop resid_pdrop",
+        also="sliding_window partial_rotary_factor", ignored="embd_pdrop resid_pdrop",
         fixed={
             "hidden_act": ("silu",), "full_attn_mod": (1,), "interpolate_factor": (1,), "lm_head_bias": (False,),
             "mlp_bias": (False,),
@@ -426,7 +424,7 @@ FAMILIES = {
                 permuted=True,
             )
         },
-        _moe, also="num_local_experts num_experts_per_tok sliding_window", ignored=_MOE_IGNORED,
+        _moe, also="sliding_window", ignored=_MOE_IGNORED,
         num_key_value_heads=8, max_position_embeddings=131_072, rms_norm_eps=1e-5, rope_theta=1_000_000.0,
         num_local_experts=8, num_experts_per_tok=2,
     ),
