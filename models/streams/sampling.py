@@ -201,7 +201,7 @@ class Text:
         self.count = len(prompt)
         self.last = int(prompt[-1])
         self.reach = self.lookup or DRAFT_TOKENS
-        self.is_done = not self.max_new_tokens
+        self.is_done = not self.max_new_tokens and not self.scores_prompt
         self._tokens = np.empty(len(prompt) + self.max_new_tokens, np.int64)
         self._tokens[: len(prompt)] = prompt
 
@@ -228,7 +228,8 @@ class Text:
 
     def add(self, token: int, logits: Array) -> None:
         """Add a token, unless another thread has ended the text. logits: [vocabulary]."""
-        if self.is_done:
+        if self.is_done or not self.max_new_tokens:  # for none, the prompt has been scored
+            self.is_done = True
             return
         is_last = token in self.ends
         if self.top_count:

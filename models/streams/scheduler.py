@@ -198,7 +198,8 @@ class Streams(Server):
             timeout: The number of seconds after which the request ends with a `RunTimeoutError`, waiting or running. It
                 keeps its tokens.
             logprobs: The number of likeliest tokens in `request.logprobs`; 0 for no log-probabilities.
-            prompt_logprobs: Compute those of the prompt too, which is then read without a shared prefix.
+            prompt_logprobs: Compute those of the prompt too, which is then read without a shared prefix, also for no
+                new tokens.
             until: A function that gets each new token, in the thread of the model, and returns True to end the text.
             adapter: Arrays of `model.adapter(...)`. Requests share calls and prefixes if they have the same object.
 

@@ -453,6 +453,9 @@ def test_prompts_are_scored_in_pieces_beside_others(decoder: TextDecoder) -> Non
                 assert [each.token for each in request.prompt_logprobs] == prompt[1:]
                 want = [row[token] for row, token in zip(scores(prompt), prompt[1:], strict=False)]
                 assert [each.logprob for each in request.prompt_logprobs] == pytest.approx(want, abs=1e-5)
+            alone = [streams.submit(each, 0, prompt_logprobs=True) for each in prompts]
+            assert [each.result(PATIENCE).tolist() for each in alone] == [[]] * 5
+            assert [each.prompt_logprobs[-1:] for each in alone] == [each.prompt_logprobs[-1:] for each in requests]
     graph = llama.build(llama.Config.read(FIELDS), cache=32)
     with models.Streams(InferenceSession().load(graph)) as streams, pytest.raises(ModelError, match="last_tokens=True"):
         streams.submit([1, 2], 3, prompt_logprobs=True)

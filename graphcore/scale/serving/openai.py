@@ -135,15 +135,13 @@ class _Texts:
             raise _Refused("top_logprobs needs logprobs", "top_logprobs", help='send "logprobs": true too')
         self._top_count = None if wanted is False else fields.get("top_logprobs", 0) if wanted is True else wanted
         max_tokens = fields.get("max_completion_tokens", fields.get("max_tokens", None if self._is_chat else 16))
-        self._is_empty, self._echoes = max_tokens == 0, fields.get("echo", False)
-        scores_prompt = self._echoes and self._top_count is not None
         options = {
-            "max_tokens": 1 if self._is_empty and scores_prompt else max_tokens,  # for no token no prompt is read
+            "max_tokens": max_tokens,
             "temperature": fields.get("temperature"),
             "top_p": fields.get("top_p") if fields.get("temperature") != 0 else None,
             "stop": fields.get("stop", ()),
             "logprobs": 0 if self._top_count is None else max(self._top_count, 1),
-            "prompt_logprobs": scores_prompt,
+            "prompt_logprobs": self._top_count is not None and fields.get("echo", False),
             "constraints": self._constraints(),
             "adapter": adapter,
         }
@@ -244,7 +242,7 @@ class _Texts:
         return {"id": id, "object": kind, "created": int(time.time()), "model": self._fields["model"]}
 
     def _usage(self, results: Iterable[Any]) -> Fields:
-        prompt, count = self._prompt_tokens, 0 if self._is_empty else sum(len(result.tokens) for result in results)
+        prompt, count = self._prompt_tokens, sum(len(result.tokens) for result in results)
         return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
 
     def _pieces(self, index: int) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -252,11 +250,10 @@ class _Texts:
         request, (prompt, tokens) = self._requests[index], self._texts[index]
         pieces = iter(request)
         first = next(pieces, None)  # then the prompt is read
-        if self._echoes:
+        if self._fields.get("echo"):
             yield prompt, [TokenLogprob(tokens[0], math.nan, ()), *request.prompt_logprobs]
-        if first is not None and not self._is_empty:
-            for piece in (first, *pieces):
-                yield piece.text, [each for each in piece.logprobs if each.token not in self._decoder.eos]
+        for piece in itertools.chain([] if first is None else [first], pieces):
+            yield piece.text, [each for each in piece.logprobs if each.token not in self._decoder.eos]
 
     def _whole(self) -> Response:
         results, choices = [request.result() for request in self._requests], []
@@ -265,7 +262,7 @@ class _Texts:
             text, logprobs = "".join(text for text, _ in pieces), [each for _, part in pieces for each in part]
             content, calls = _calls(text, self._tools) if self._tools else (text, [])
             answer: Fields = {"content": content or None, "tool_calls": calls} if calls else {"content": content}
-            reason = "tool_calls" if calls else "length" if self._is_empty else result.finish_reason
+            reason = "tool_calls" if calls else result.finish_reason
             message = {"role": "assistant", "refusal": None, **answer}
             fields = {"message": message} if self._is_chat else {"text": text}
             choices.append({"index": index, **fields, "logprobs": self._logprobs(logprobs), "finish_reason": reason})
@@ -295,8 +292,7 @@ class _Texts:
                 for delta in reader.rest():
                     yield chunk(index, delta)
                 is_called = reader.count and not reader.is_open
-                reason = "tool_calls" if is_called else "length" if self._is_empty else results[-1].finish_reason
-                yield chunk(index, {}, reason)
+                yield chunk(index, {}, "tool_calls" if is_called else results[-1].finish_reason)
             if has_usage:
                 yield event(json.dumps({**head, "choices": [], "usage": self._usage(results)}).encode())
             yield event(b"[DONE]")
