@@ -132,9 +132,10 @@ def loaded(graph: Any, session: InferenceSession | None, dtype: str | None) -> M
 
 def _encoder(
     folder: Folder, *, cache: int | None, session: InferenceSession | None, dtype: str | None, ignore: Collection[str],
-    **_: Any,
+    adapters: Collection[str], draft: Any, **_: Any,
 ) -> TextEncoder:  # fmt: skip
     """Return an encoder of texts, as the files of sentence-transformers say, by default with the mean over tokens."""
+    require(not adapters and draft is None, f"{folder.name} is an encoder, without adapters and a draft", "omit them")
     config = encoder.Config.read(folder.config, ignore)
     modules = _config.read_json(folder.file("modules.json")) if folder.has("modules.json") else []
     require(isinstance(modules, list) and all(isinstance(m, dict) for m in modules), "modules.json is not a list")

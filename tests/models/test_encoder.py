@@ -235,6 +235,13 @@ def test_folder_that_is_not_supported_is_refused(files: dict[str, Any], why: str
         models.load(tmp_path)
 
 
+def test_adapters_and_drafts_of_encoders_are_refused(tmp_path: Path) -> None:
+    folder(tmp_path, REFERENCES["bert"], {})
+    for options in ({"adapters": {"style": tmp_path}}, {"draft": object()}):
+        with pytest.raises(ModelError, match="is an encoder, without adapters and a draft"):
+            models.load(tmp_path, **options)  # type: ignore[arg-type]
+
+
 def test_maximum_number_of_tokens_and_dtype_are_options(tmp_path: Path) -> None:
     folder(tmp_path, REFERENCES["bert"], {})
     long = " ".join(["word7"] * 90)
