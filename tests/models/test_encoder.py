@@ -239,7 +239,7 @@ def test_adapters_and_drafts_of_encoders_are_refused(tmp_path: Path) -> None:
     folder(tmp_path, REFERENCES["bert"], {})
     for options in ({"adapters": {"style": tmp_path}}, {"draft": object()}):
         with pytest.raises(ModelError, match="is an encoder, without adapters and a draft"):
-            models.load(tmp_path, **options)  # type: ignore[arg-type]
+            models.load(tmp_path, **options)
 
 
 def test_maximum_number_of_tokens_and_dtype_are_options(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_forced_call_of_a_tool(client: Any, choice: Any) -> None:
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
-    (assembled,) = state.get_final_completion().choices[0].message.tool_calls or ()
+    (assembled,) = state.get_final_completion().choices[0].message.tool_calls
     assert assembled.function.model_dump(include={"name", "arguments"}) == call.function.model_dump()
 
 
