@@ -136,7 +136,7 @@ def _by_kernel(x: Symbol, tensor: QuantizedTensor, bits: int, level: int, key: K
     for rest in others[len(zeros) :]:
         each = e.emit("MatMul", _sums(x, inner, block), rest, shape=shape)
         result = e.emit("Add", result, each, shape=shape)
-    return e.emit("Add", result, flaws(x, Dim(inner)), shape=shape) if level else result
+    return e.emit("Add", result, flaws(x, Dim(inner), has_few_rows=True), shape=shape) if level else result
 
 
 def _sums(x: Symbol, inner: int, block: int) -> Symbol:
