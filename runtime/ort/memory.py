@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import math
 import mmap
 import os
@@ -141,23 +140,11 @@ def checked(huge_pages: object) -> bool | None:
 
 
 @contextmanager
-def gathered(is_enabled: bool) -> Iterator[None]:
-    """Collapse the memory that the process allocates meanwhile into huge pages, if that is enabled and possible.
-
-    Contents and memory use do not change: pieces with an unused page are skipped. Does nothing on systems other than
-    Linux, and if the administrator forbids huge pages.
-    """
-    with gathered_later(is_enabled) as later:
-        yield
-    if later is not None:
-        later.gather()
-
-
-@contextmanager
 def gathered_later(is_enabled: bool) -> Iterator[Later | None]:
-    """Note the memory that the process allocates meanwhile, which can be collapsed at once or between calls.
+    """Note the memory that the process allocates meanwhile, which can be collapsed into huge pages at once or later.
 
-    Yields None if that is not enabled or not possible.
+    Contents and memory use do not change: pieces with an unused page are skipped. Yields None if it is not enabled or
+    not possible: on systems other than Linux, and if the administrator forbids huge pages.
     """
     size = _size() if is_enabled else 0
     before = _writable_ranges() if size else []
@@ -289,23 +276,22 @@ _RELEASE_INTERVAL = 0.05
 def released(arrays: Iterable[Array]) -> Iterator[None]:
     """Release the memory of mapped arrays repeatedly while a session prepacks them, and once more at the end."""
     mapped = [(array, mapping) for array in arrays if (mapping := _mapping(array)) is not None]
-    whole = [next(same)[1] for _, same in itertools.groupby(mapped, lambda pair: id(pair[1]))]
-    done = threading.Event()
+    whole = {id(mapping): mapping for _, mapping in mapped}
+    is_done = threading.Event()
 
     def repeat() -> None:
-        while not done.wait(_RELEASE_INTERVAL):
-            for mapping in whole:  # one call for each array would take 4 % of a start
+        while not is_done.wait(_RELEASE_INTERVAL):
+            for mapping in whole.values():  # one call for each array would take 4 % of a start
                 with contextlib.suppress(OSError, ValueError):
                     mapping.madvise(mmap.MADV_DONTNEED)
 
     thread = threading.Thread(target=repeat, name="graphcore-release", daemon=True)
-    is_large = sum(array.nbytes for array, _ in mapped) >= _MIN_RELEASED_BYTES
-    if is_large and hasattr(mmap, "MADV_DONTNEED"):
+    if sum(a.nbytes for a, _ in mapped) >= _MIN_RELEASED_BYTES and hasattr(mmap, "MADV_DONTNEED"):
         thread.start()
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         if thread.ident is not None:
             thread.join()
     release(array for array, _ in mapped)

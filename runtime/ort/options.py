@@ -16,7 +16,7 @@ from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
 from graphcore.runtime.ort.devices import Selection
-from graphcore.runtime.ort.memory import LATER, gathered, gathered_later
+from graphcore.runtime.ort.memory import LATER, gathered_later
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -335,10 +335,9 @@ class SessionStarter:
         by_provider = {p: {**defaults.get(p, {}), **self.provider_options.get(p, {})} for p in names}
         if selection is not None:
             selection.configure(options, by_provider)
-
-        def start() -> onnxruntime.InferenceSession:
+        with gathered_later(runs_often if self.huge_pages is None else self.huge_pages) as later:
             # The fallback would print on stdout, drop the options and run on another provider than the requested one.
-            return onnxruntime.InferenceSession(
+            session = onnxruntime.InferenceSession(
                 model,
                 options,
                 providers=names if selection is None else None,
@@ -346,13 +345,9 @@ class SessionStarter:
                 disabled_optimizers=list(disabled),
                 enable_fallback=0,
             )
-
-        if self.huge_pages is not None:
-            with gathered(self.huge_pages):
-                return start()
-        with gathered_later(runs_often) as later:
-            session = start()
-        if later is not None:
+        if later is not None and self.huge_pages:
+            later.gather()
+        elif later is not None:
             LATER[session] = later
         return session
 

@@ -264,8 +264,7 @@ def _start(plan: LoadPlan, engine: Engine, cache: CacheFolder | None) -> Start:
     starter = engine.starter
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-        packed = session_memory.constants(plan.lowered) if plan.is_packed else ()
-        with session_memory.released(packed):
+        with session_memory.released(session_memory.constants(plan.lowered) if plan.is_packed else ()):
             session, keep = sessions.start(
                 plan.lowered,
                 lambda: python_ops.options(starter.options({**plan.config, **more}), plan.lowered, starter.libraries),

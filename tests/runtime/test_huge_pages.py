@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,15 @@ from graphcore.runtime.ort import memory
 from tests.support.graphs import Array
 
 LARGE = 2 << 20
+
+
+@contextmanager
+def gathered(is_enabled: bool) -> Iterator[None]:
+    """Gather the memory that is allocated meanwhile at once, as sessions with huge_pages=True do."""
+    with memory.gathered_later(is_enabled) as later:
+        yield
+    if later is not None:
+        later.gather()
 
 
 def mapped(size: int) -> Array:
@@ -59,7 +70,7 @@ def collapse(ranges: list[tuple[int, int]], size: int) -> int:
 
 def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
     want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
-    with memory.gathered(True):
+    with gathered(True):
         array = mapped(5 * LARGE)
         array[...] = want
     np.testing.assert_array_equal(array, want)
@@ -74,7 +85,7 @@ def test_whole_pieces_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 def test_memory_that_is_not_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    with memory.gathered(True):
+    with gathered(True):
         array = mapped(32 * LARGE)
         array[::LARGE] = 1
     assert int(array.astype(np.int64).sum()) == 32
@@ -99,9 +110,9 @@ def test_nothing_is_looked_at_where_there_are_no_large_pages(
     monkeypatch.setattr(memory, "_MAPS", tmp_path / "maps")  # not there
     if enabled is not None:
         (tmp_path / "enabled").write_text(enabled)
-    with memory.gathered(True):
+    with gathered(True):
         pass
-    with memory.gathered(False):
+    with gathered(False):
         pass
 
 
@@ -145,17 +156,14 @@ def decoder() -> gc.Graph:
 
 
 def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[bool] = []
-
-    def gathered(is_wanted: bool) -> Any:
-        results.append(is_wanted)
-        return memory.gathered(is_wanted)
-
-    monkeypatch.setattr("graphcore.runtime.ort.options.gathered", gathered)
+    results: list[memory.Later] = []
+    monkeypatch.setattr(memory, "_size", lambda: LARGE)
+    monkeypatch.setattr(memory.Later, "gather", lambda later: results.append(later))
     for graph in (decoder(), doubling()):
-        for wanted in (None, True, False):
+        for wanted, count in ((None, 0), (False, 0), (True, 1)):
             gc.InferenceSession(huge_pages=wanted).load(graph)
-    assert results == [True, False, True, False]
+            assert len(results) == count
+        results.clear()
 
 
 @pytest.fixture
