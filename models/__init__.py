@@ -1,7 +1,7 @@
 """Models written with the library, and text generation with the decoders among them."""
 
 from graphcore.models.encoder import TextEncoder
-from graphcore.models.generation import generate, stream
+from graphcore.models.generation import cache_scales, generate, stream
 from graphcore.models.grammars import Grammars, Penalties
 from graphcore.models.loading import load
 from graphcore.models.streams.sampling import TokenLogprob
@@ -19,6 +19,7 @@ __all__ = [
     "TextRequest",
     "TextResult",
     "TokenLogprob",
+    "cache_scales",
     "generate",
     "load",
     "stream",

@@ -26,6 +26,9 @@ from graphcore.types.tensor_types import TensorType
 DEFAULT_CACHE = 1024
 """The default number of tokens of a cache."""
 
+_INT8 = {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
+"""Attributes of attention over int8 caches."""
+
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights by the names in checkpoints."""
@@ -154,6 +157,7 @@ def build(
     last_tokens: bool = False,
     adapters: Collection[str] = (),
     seed: int = 0,
+    cache_scales: Mapping[str, Array] | None = None,
 ) -> Graph:
     """Build a decoder as a Graph, for `models.generate` or any onnxruntime session.
 
@@ -172,9 +176,11 @@ def build(
         adapters: The ends of names of dense layers that take a LoRA adapter, such as ["q_proj", "v_proj"]: optional
             inputs for `model.adapter(...)`.
         seed: The seed of random weights.
+        cache_scales: The result of `models.cache_scales`, for int8 buffers: each key and value is rounded to the
+            nearest of 256 steps, and nothing else is. None for float32.
 
     Raises:
-        ModelError: Weights are missing, unexpected, or do not match, or no layer is named so.
+        ModelError: Weights or scales are missing, unexpected, or do not match, or no layer is named so.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     layout, by_name = config.layout, shapes(config)
@@ -192,7 +198,7 @@ def build(
         + (r"|rope_(freqs|factors_(long|short))\.weight" if config.scaling else ""),
     )
     low_rank = _adapted_layers(by_name, adapters, layout.transposed)
-    return _Decoder(config, arrays, cache, last_tokens, low_rank).build(every_token)
+    return _Decoder(config, arrays, cache, last_tokens, low_rank, cache_scales).build(every_token)
 
 
 def _adapted_layers(
@@ -231,8 +237,10 @@ class _Decoder:
         cache: int | None,
         has_last_tokens: bool,
         low_rank: Mapping[str, tuple[int, ...]],
+        scales: Mapping[str, Array] | None,
     ) -> None:
-        """Create the graph. low_rank: the numbers of inputs and outputs of dense layers that take a LoRA adapter."""
+        """Create the graph. low_rank: the numbers of inputs and outputs of dense layers that take a LoRA adapter.
+        scales: of int8 caches."""
         name, positions = config.layout.architecture, config.positions
         cache = min(DEFAULT_CACHE, positions) if cache is None else cache
         if type(cache) is not int or cache < 1:
@@ -245,14 +253,18 @@ class _Decoder:
                 f"{name}: cache={cache} tokens, but the model has {positions} positions",
                 help=f"give cache={positions} or less",
             )
-        buffer = Buffer(DType.float32, ["batch", config.kv_heads, cache, config.size], in_place=True)
+        names = [f"{kind}{number}" for number in range(config.layers) for kind in ("keys", "values")]
+        steps = dict.fromkeys(names, (config.kv_heads, 1, config.size))
+        self.scales = None if scales is None else arrays_of(scales, steps)
+        dtype = DType.float32 if scales is None else DType.int8
+        buffer = Buffer(dtype, ["batch", config.kv_heads, cache, config.size], in_place=True)
         inputs: dict[str, Any] = {
             "tokens": TensorType(DType.int64, ["batch", "sequence"]),
             "lengths": TensorType(DType.int64, ["batch"]),
         }
         if has_last_tokens:
             inputs["last_tokens"] = TensorType(DType.int64, [])
-        inputs |= {f"{kind}{number}": buffer for number in range(config.layers) for kind in ("keys", "values")}
+        inputs |= dict.fromkeys(names, buffer)
         defaults = {}
         for number, (module, (into, out)) in enumerate(low_rank.items()):
             inputs[f"{module}.lora_A"] = TensorType(DType.float32, [into, f"rank{number}"])
@@ -376,15 +388,21 @@ class _Decoder:
         batch, sequence = self.tokens.shape
         q, k, v = (x.reshape(batch, sequence, x.shape[-1]) for x in (query, key, value))
         window = config.windows[number] if config.windows else 0
-        past = [self.graph.buffers[f"{kind}{number}"] for kind in ("keys", "values")]
+        names = f"keys{number}", f"values{number}"
+        past = [self.graph.buffers[name] for name in names]
         rotation = self.angles[bool(window)]
+        steps: tuple[Symbol | None, ...] = ()
+        if self.scales is not None:
+            arrays = [self.scales[name].astype(np.float32) for name in names]
+            steps = (*(None,) * (5 - len(rotation)), *map(self.graph.constant, arrays))
         # The kernel appends to the cache, reads only its valid rows, and rotates queries and keys itself.
         mixed, *present = self.graph.op(
             "GroupQueryAttention",
-            (q, k, v, *past, self.last_keys, self.total, *rotation),
+            (q, k, v, *past, self.last_keys, self.total, *rotation, *steps),
             {"num_heads": config.heads, "kv_num_heads": config.kv_heads, "do_rotary": int(bool(rotation))}
             | ({"local_window_size": window} if window else {})
             | ({"softcap": config.softcap} if config.softcap else {})
+            | (_INT8 if steps else {})
             | ({} if config.scale is None else {"scale": config.scale}),
             [q.type, past[0].type, past[1].type],
             domain="com.microsoft",

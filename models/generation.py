@@ -162,3 +162,25 @@ def _steps(
     finally:
         if bar is not None:
             bar.close()
+
+
+def cache_scales(model: Model, prompts: Prompts) -> dict[str, Array]:
+    """Return the steps of int8 caches, 1/127 of the greatest keys and values: float32[kv_heads, 1, size] by buffer.
+
+    Args:
+        model: The decoder with float32 caches, quantised or not.
+        prompts: Texts like those to come, and as long: greater keys and values will be clipped.
+
+    Raises:
+        FeedError: A prompt is not a list of tokens.
+        ModelError: The model is not a decoder.
+        RunError: A prompt does not fit in the cache.
+    """
+    named = {"last_tokens": np.array(1)} if decoder_of("cache_scales", model).takes_last else {}
+    slots, greatest = model.slots(1), dict[str, Array]()
+    for prompt in prompts_of("cache_scales", prompts)[0]:
+        slots.run(0, 1, prompt[None], np.array([len(prompt)]), **named)
+        for name, array in slots.arrays.items():
+            peaks = np.abs(array[0, :, : len(prompt)]).max(1, keepdims=True)
+            greatest[name] = np.maximum(greatest.get(name, peaks), peaks)
+    return {name: np.where(peaks > 0, peaks, 127) / np.float32(127) for name, peaks in greatest.items()}

@@ -20,7 +20,7 @@ import pytest
 import graphcore as gc
 import graphcore.models.text.__main__ as command_line
 from graphcore import Model, models, save_tensors
-from graphcore.errors import GraphError, ModelError, ResourceLimitError, RunError
+from graphcore.errors import FeedError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.models import _config, llama
 from tests.support.decoders import LLAMA3, SMALL, llama_logits, some, speeds
 from tests.support.decoders import LLAMA_FIELDS as FIELDS
@@ -90,6 +90,80 @@ def test_logits_of_every_token_equal_reference() -> None:
     model = load(llama.build(SMALL, arrays, cache=16, every_token=True))
     (got,) = model(np.array([TEXT]), np.array([len(TEXT)]))
     np.testing.assert_allclose(got[0], llama_logits(SMALL, arrays, TEXT), atol=1e-5)
+
+
+def scales_of(config: llama.Config, seed: int = 0) -> dict[str, Array]:
+    """Return steps of int8 caches so wide that few numbers are near the middle between two, and some are clipped."""
+    random, shape = np.random.default_rng(seed), (config.kv_heads, 1, config.size)
+    names = [f"{kind}{number}" for kind in ("keys", "values") for number in range(config.layers)]
+    return {name: random.uniform(0.008, 0.03, shape).astype(np.float32) for name in names}
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("form", ["tied", "one head of keys", "qwen2", "llama3"])
+def test_logits_of_int8_caches_equal_reference_with_rounded_keys_and_values(form: str, tmp_path: Path) -> None:
+    config, arrays = FORMS[form], weights_of(FORMS[form])
+    scales = scales_of(config)
+    want = llama_logits(config, arrays, TEXT, scales)
+    assert abs(want - llama_logits(config, arrays, TEXT)).max() > 1e-3
+    graph = llama.build(config, arrays, cache=16, cache_scales=scales)
+    graph.export(tmp_path / "decoder.onnx")
+    for model in (load(graph), gc.InferenceSession().load(tmp_path / "decoder.onnx")):
+        state = model.state()
+        for start, end in ((0, 4), (4, 7), (7, 8), (8, 9), (9, 10), (10, 11)):
+            (got,) = state(np.array([TEXT[start:end]]), np.array([end]))
+            np.testing.assert_allclose(got[0], want[end - 1], atol=1e-5)
+        assert state.buffers["keys0"].dtype == np.int8
+        assert model.buffers.in_place == ("keys0", "values0", "keys1", "values1")
+
+
+@pytest.mark.numbers
+def test_scales_of_int8_caches_are_those_of_the_greatest_keys_and_values() -> None:
+    arrays = weights_of(SMALL)
+    for last_tokens in (False, True):
+        model = load(llama.build(SMALL, arrays, cache=16, last_tokens=last_tokens))
+        scales = models.cache_scales(model, [TEXT, TEXT[:2], [9] * 16])
+        for name, array in scales.items():
+            texts = [(TEXT, 11), (TEXT[:2], 2), ([9] * 16, 16)]
+            peaks = []
+            for text, count in texts:
+                state = model.state()
+                state(np.array([text]), np.array([count]), *[np.array(1)] * last_tokens)
+                peaks.append(np.abs(state.buffers[name][0, :, :count]).max(1, keepdims=True))
+            assert array.dtype == np.float32
+            np.testing.assert_allclose(array, np.max(peaks, 0) / 127, rtol=1e-6)
+    got = load(llama.build(SMALL, arrays, cache=16, cache_scales=scales))(np.array([TEXT]), np.array([11]))[0][0]
+    want = llama_logits(SMALL, arrays, TEXT)[-1]
+    assert np.linalg.norm(got - want) < 0.01 * np.linalg.norm(want)
+    zeros = {n: np.zeros_like(a) if n.endswith("v_proj.weight") else a for n, a in arrays.items()}
+    model = load(llama.build(SMALL, zeros, cache=16))
+    assert all((array > 0).all() for array in models.cache_scales(model, TEXT).values())
+    with pytest.raises(FeedError, match="cache_scales: a prompt is empty"):
+        models.cache_scales(model, [])
+
+
+def test_texts_with_int8_caches_share_a_batch_and_its_prefixes() -> None:
+    model = load(llama.build(SMALL, weights_of(SMALL), cache=64, cache_scales=scales_of(SMALL)))
+    prompts = [TEXT * 2, [*TEXT * 2, 7], [4], TEXT]
+    alone = [models.generate(model, prompt, 12) for prompt in prompts]
+    with models.Streams(model, slots=2) as streams:
+        for got, want in zip([streams.submit(prompt, 12) for prompt in prompts], alone, strict=True):
+            np.testing.assert_array_equal(got.result(), want)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda scales: scales.pop("keys1"), r"1 missing: keys1 \[2, 1, 16\]"),
+        (lambda scales: scales.update(keys2=scales["keys1"]), "1 unexpected: keys2"),
+        (lambda scales: scales.update(keys1=scales["keys1"][:1]), r"1 of another shape: keys1"),
+    ],
+)
+def test_wrong_scales_of_caches_are_refused(change: Any, fault: str) -> None:
+    scales = scales_of(SMALL)
+    change(scales)
+    with pytest.raises(ModelError, match=fault):
+        llama.build(SMALL, cache=16, cache_scales=scales)
 
 
 @pytest.mark.numbers

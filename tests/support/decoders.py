@@ -297,8 +297,17 @@ def turned(config: llama.Config, x: Array) -> Array:
     return np.concatenate([pairs.real, pairs.imag], -1)
 
 
-def llama_logits(config: llama.Config, arrays: dict[str, Array], tokens: list[int]) -> Array:
-    """[tokens, vocabulary]"""
+def llama_logits(
+    config: llama.Config, arrays: dict[str, Array], tokens: list[int], scales: dict[str, Array] | None = None
+) -> Array:
+    """[tokens, vocabulary]. scales: of keys and values, which are rounded to int8."""
+
+    def stored(x: Array, name: str) -> Array:
+        if scales is None:
+            return x
+        step = scales[name].astype(np.float64).reshape(x.shape[1:])
+        return np.asarray(np.clip(np.rint(x / step), -128, 127) * step)
+
     w = {name: array.astype(np.float64) for name, array in arrays.items()}
 
     def dense(x: Array, name: str) -> Array:
@@ -309,7 +318,8 @@ def llama_logits(config: llama.Config, arrays: dict[str, Array], tokens: list[in
         name = f"model.layers.{number}"
         h = rms(x, w[f"{name}.input_layernorm.weight"], config.epsilon)
         q, k, v = (dense(h, f"{name}.self_attn.{p}_proj").reshape(len(tokens), -1, config.size) for p in "qkv")
-        x = x + dense(attended(turned(config, q), turned(config, k), v), f"{name}.self_attn.o_proj")
+        keys, values = stored(turned(config, k), f"keys{number}"), stored(v, f"values{number}")
+        x = x + dense(attended(turned(config, q), keys, values), f"{name}.self_attn.o_proj")
         h = rms(x, w[f"{name}.post_attention_layernorm.weight"], config.epsilon)
         gate = dense(h, f"{name}.mlp.gate_proj")
         x = x + dense(gate / (1 + np.exp(-gate)) * dense(h, f"{name}.mlp.up_proj"), f"{name}.mlp.down_proj")
