@@ -14,9 +14,11 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from benchmarks.bench_build import NODES
 from benchmarks.timing import Bounds, compare
-from graphcore import DType, Graph, Symbol, TensorType
+from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.runtime.lowering import lower
 
 SECONDS = 0.3
@@ -40,11 +42,23 @@ def _in_turn(x: Symbol, y: Symbol) -> Symbol:
     return (x.cast(DType.float32) + 1.0).cast(x.dtype) + y
 
 
+def _block(x: Symbol, y: Symbol) -> Symbol:
+    """A transformer block: attention with four heads, norms, a feed-forward network, and residual sums."""
+    weights, rows = x.graph.weights, x.shape[0]
+    w = weights["w"] if "w" in weights else x.graph.weight("w", np.ones((64, 64), x.dtype.numpy))
+    hidden = ops.rms_norm(x, y)
+    q, k, v = (ops.transpose((hidden @ w + y).reshape([rows, 4, 16]), [1, 0, 2]) for _ in "qkv")
+    scores = ops.softmax((q @ ops.transpose(k, [0, 2, 1])) * 0.25)
+    x = x + ops.transpose(scores @ v, [1, 0, 2]).reshape([rows, 64]) @ w + y
+    return x + ops.gelu(ops.layer_norm(x, y, y) @ w + y) @ w + y
+
+
 # The name, the graph, and whether it is legal already.
 CASES: tuple[tuple[str, DType, Step, bool], ...] = (
     ("float32 x + y", DType.float32, lambda x, y: x + y, True),
     ("int8 x + y", DType.int8, lambda x, y: x + y, True),
     ("bfloat16 x + y", DType.bfloat16, lambda x, y: x + y, False),
+    ("bfloat16 transformer blocks", DType.bfloat16, _block, False),
     ("float16 x * y", DType.float16, lambda x, y: x * y, False),
     ("tensor_float32 x * y", DType.tensor_float32, lambda x, y: x * y, False),
     ("int4 x + y", DType.int4, lambda x, y: x + y, False),

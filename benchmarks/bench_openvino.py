@@ -144,7 +144,7 @@ def serve(side: str, path: str) -> int:
 def _feed(type_: Any) -> np.ndarray[Any, Any]:
     """Return numbers for an input: 1 row, and 128 for each other unknown dim."""
     assert isinstance(type_, TensorType)
-    shape = [int(dim) if dim.is_static else (LENGTH if axis else 1) for axis, dim in enumerate(type_.shape)]
+    shape = [dim.value or 0 if dim.is_static else (LENGTH if axis else 1) for axis, dim in enumerate(type_.shape)]
     random = np.random.default_rng(0)
     return (random.standard_normal(shape) if type_.dtype.is_float else np.ones(shape)).astype(type_.dtype.numpy)
 

@@ -28,7 +28,7 @@ from graphcore.runtime.fusions.layers import (
     scaled_swish,
 )
 from graphcore.runtime.fusions.rotary import interleaved, rotary
-from graphcore.support.gc_pause import uncollected
+from graphcore.types.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,11 @@ row. With heads and rows in one axis the operator takes the same time (1.00 to 1
 _SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
 
 
-def may_fuse(there: set[tuple[str, str]]) -> bool:
-    """Return True if any fusion may match in a graph of these operators."""
+def may_fuse(there: set[tuple[str, str]], dtypes: Set[DType]) -> bool:
+    """Return True if any fusion may match in a graph of these operators and dtypes."""
     op_types = {op_type for op_type, domain in there if not domain}
-    return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in FUSIONS)
+    fusions = FUSIONS if DType.float32 in dtypes else [f for f in FUSIONS if f.rule is length]  # it takes float16 too
+    return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in fusions)
 
 
 def fuse(
@@ -154,10 +155,9 @@ def fuse(
         made_by.add(rule)
         for operator in fusion.operators:
             rules[operator] = (*rules.get(operator, ()), rule)
-    with uncollected():
-        sweep = Sweep(graph, replace(passes, rules=rules))
-        fused = sweep.run()
-        return graph if sweep.used.isdisjoint(made_by) else reduced(fused, passes)
+    sweep = Sweep(graph, replace(passes, rules=rules))
+    fused = sweep.run()
+    return graph if sweep.used.isdisjoint(made_by) else reduced(fused, passes)
 
 
 def _quantised(graph: Graph) -> set[int]:

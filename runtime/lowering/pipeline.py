@@ -86,8 +86,7 @@ def legalise_if_needed(summary: Summary, lowering: LoweringRun) -> Graph:
         if not any(workaround.needed(summary, lowering) for workaround in signed):
             return summary.graph
     lowering.source = summary.graph
-    with uncollected():
-        return run(LEGALISING, summary, lowering).graph
+    return run(LEGALISING, summary, lowering).graph
 
 
 def with_kernels(rules: Legality, summary: Summary, op_types: Set[str] | None = None) -> Legality:
@@ -202,7 +201,7 @@ PREPARING: tuple[Pass, ...] = (
         "fuse", 'optimize="all", a provider, and operators of a fusion',
         "faster forms, before their operators are lowered separately",
         lambda summary, lowering: (
-            lowering.optimize == "all" and lowering.newest.decomposes and may_fuse(summary.operators)
+            lowering.optimize == "all" and lowering.newest.decomposes and may_fuse(summary.operators, summary.dtypes)
         ),
         _fuse,
     ),
@@ -289,6 +288,7 @@ FINISHING: tuple[Pass, ...] = (
 PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING, *FINISHING)
 
 
+@uncollected()
 def lower(
     graph: Graph,
     target: TargetName,
