@@ -216,7 +216,11 @@ LEGALISING: tuple[Pass, ...] = (
     Pass(
         "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion supports",
         lambda summary, lowering: complex_numbers.needed(summary),
-        lambda summary, lowering: complex_numbers.store(summary.graph, fast=lowering.precision == "fast"),
+        lambda summary, lowering: complex_numbers.store(
+            summary.graph,
+            fast=lowering.precision == "fast",
+            branches=not lowering.rules.target.runs_whole_graphs,
+        ),
     ),
     Pass(
         "ambiguous integers", "casts of such integers to narrower ones", "low bits do not need a wide dtype",

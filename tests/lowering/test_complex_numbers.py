@@ -158,6 +158,33 @@ def test_arithmetic_is_numpys_formula_bit_for_bit(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("extreme", [None, 0.0, 1e-300, 1e300, np.inf, np.nan], ids=str)
+def test_quotients_are_the_same_bits_beside_extreme_numbers(dtype: Any, extreme: float | None) -> None:
+    edges = [complex(a, b) for a in (0.0, -0.0, 1.0, -3.0) for b in (1.0, -1.0, 0.5)]
+    edges += [complex(z.imag, z.real) for z in edges]
+    x = np.concatenate([np.repeat(np.array(edges, dtype), len(edges)), drawn(500, dtype=dtype)])
+    y = np.concatenate([np.tile(np.array(edges, dtype), len(edges)), drawn(500, dtype=dtype, seed=1)])
+    graph = Graph("quotient", dict.fromkeys("xy", TensorType(DType.of(np.dtype(dtype)), ["n"])), promotion="array_api")
+    graph.output(graph["x"] / graph["y"])
+    model = gc.InferenceSession().load(graph)
+    part = np.finfo(dtype).dtype
+    with np.errstate(all="ignore"):
+        for place in ("none",) if extreme is None else ("x", "y"):
+            added = {name: np.array([extreme if name == place else 2.0], dtype) for name in "xy"}
+            got = model(np.append(x, added["x"]), np.append(y, added["y"]))[0][: len(x)]
+            want = x / y
+            np.testing.assert_array_equal(got.view(part), want.view(part))
+            np.testing.assert_array_equal(np.signbit(got.view(part)), np.signbit(want.view(part)))
+
+
+def test_quotients_have_branches_only_where_the_target_runs_them() -> None:
+    graph = Graph("quotient", dict.fromkeys("xy", TensorType("complex64", ["n"])), promotion="array_api")
+    graph.output(graph["x"] / graph["y"])
+    assert "If" in {node.op_type for node in lower(graph, "cpu").nodes}
+    assert "If" not in {node.op_type for node in lower(graph, "openvino").nodes}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_magnitude_neither_overflows_nor_vanishes(dtype: Any) -> None:
     info = np.finfo(dtype)
     sizes = np.array([info.max, info.max / 2, info.tiny, info.smallest_subnormal, 1, 3e-7], info.dtype)

@@ -13,10 +13,12 @@ def needed(summary: Summary) -> bool:
     return bool(complex_in_use) and any(map(is_complex, summary.types))
 
 
-def store(graph: Graph, *, fast: bool = False) -> Graph:
-    """Return the graph with real tensors in place of complex ones. fast: matrix products may use three real products.
+def store(graph: Graph, *, fast: bool = False, branches: bool = False) -> Graph:
+    """Return the graph with real tensors in place of complex ones.
+
+    fast: matrix products may use three real products. branches: common cases have branches of their own.
 
     Raises `DTypeError` for operators without a rule.
     """
-    stored: Graph = import_module(f"{__name__}.layers").stored(graph, fast=fast)  # few graphs have complex numbers
+    stored: Graph = import_module(f"{__name__}.layers").stored(graph, fast, branches)  # few graphs need it
     return stored

@@ -358,6 +358,6 @@ def _refused(node: Node) -> DTypeError:
     )
 
 
-def stored(graph: Graph, *, fast: bool) -> Graph:
+def stored(graph: Graph, fast: bool, branches: bool) -> Graph:
     """Return the graph with real tensors in place of complex ones."""
-    return ComplexPolicy(graph, computed, fast=fast).rewrite.run()
+    return ComplexPolicy(graph, computed, fast=fast, branches=branches).rewrite.run()

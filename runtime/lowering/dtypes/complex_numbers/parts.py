@@ -65,13 +65,15 @@ class ComplexPolicy(Policy[Rewrite]):
         computed: Callable[[ComplexPolicy, Node], Sequence[Result]],
         outer: ComplexPolicy | None = None,
         *,
-        fast: bool = False,
+        fast: bool,
+        branches: bool,
     ) -> None:
-        """computed: computes the results of a node on complex numbers. fast: matrix products may round differently."""
+        """computed: computes the results of a node on complex numbers. fast, branches: see `store`."""
         self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.old = graph
         self.new = self.rewrite.new
         self.fast = fast
+        self.branches = branches
         self._outer = outer
         self._computed = computed
         self._pairs: dict[int, ComplexPair] = {}
@@ -104,7 +106,7 @@ class ComplexPolicy(Policy[Rewrite]):
         return [None if isinstance(result, ComplexPair) else result for result in results]
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return ComplexPolicy(body, self._computed, self, fast=self.fast).rewrite.run()
+        return ComplexPolicy(body, self._computed, self, fast=self.fast, branches=self.branches).rewrite.run()
 
     # Symbols of the new graph for those of the old graph
 
