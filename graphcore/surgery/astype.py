@@ -202,8 +202,8 @@ class Retyping(Replay):
         super().__init__(*arguments, **named)
         self._keeps_all = keeps_all
         self._casts: dict[tuple[int, DType], Symbol] = {}
-        self._output_names = {name or s.name for name, s in self.old.named_outputs}
-        self._output_ids = {s.id for _, s in self.old.named_outputs}
+        self._output_names = frozenset(self.old.outputs.names)
+        self._output_ids = {s.id for s in self.old.outputs}
         self._output_types: dict[int, Type] = {}
         self._unchanged_moves = self._find_unchanged_moves() if self.policy.keep and not keeps_all else frozenset()
 

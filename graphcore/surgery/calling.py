@@ -41,9 +41,9 @@ def call(
     graph = _graph_of(what, model, values)
     symbols = {
         label: _operand(what, graph, label, wanted, values[label], implicit_casts)
-        for label, wanted in _inputs(model).items()
+        for label, wanted in inputs_of(model).items()
     }
-    inputs = _inputs(model)
+    inputs = inputs_of(model)
     symbols = _rebind(inputs, symbols, unify_dims(what, inputs, {label: s.type for label, s in symbols.items()}))
     graph.build.end_expressions([*symbols.values()])
     name = model.name if layer is None else layer
@@ -52,27 +52,22 @@ def call(
         if as_function
         else inline(what, graph, model, name, symbols)
     )
-    return results[0] if len(results) == 1 else Symbols(results, tuple(output_names(model)))
+    return results[0] if len(results) == 1 else Symbols(results, model.outputs.names)
 
 
-def output_names(graph: Graph) -> list[str]:
-    """Return the names of a graph's outputs, in order."""
-    return [name or s.name for name, s in graph.named_outputs]
-
-
-def _inputs(model: Graph) -> dict[str, Symbol]:
+def inputs_of(model: Graph) -> dict[str, Symbol]:
     """Return the inputs by name, without those of buffers, which are declared automatically."""
     return {s.name: s for s in model.input_symbols if s.given_name not in model.buffers}
 
 
 def _bind_args(what: str, model: Graph, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the operands by input name. Raises `GraphError` for missing, surplus and unknown operands."""
-    labels = [*_inputs(model)]
+    labels = [*inputs_of(model)]
     for mapping in args if len(args) == 1 else ():
         if isinstance(mapping, Mapping):
             args, kwargs = (), {**mapping, **kwargs}
     values = dict(zip(labels, args, strict=False))
-    taken = f"it takes {', '.join(f'{n}: {s.type}' for n, s in _inputs(model).items()) or 'none'}"
+    taken = f"it takes {', '.join(f'{n}: {s.type}' for n, s in inputs_of(model).items()) or 'none'}"
     if len(args) > len(labels):
         raise GraphError(f"{what}: got {len(args)} operands for {len(labels)} inputs", help=taken)
     for label, value in kwargs.items():
@@ -210,7 +205,7 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     layer: of the nodes, "" for none. symbols: by input name, of the inputs' dtypes. Raises `ShapeError` if dims do
     not match.
     """
-    inputs = _inputs(model)
+    inputs = inputs_of(model)
     dims = unify_dims(what, inputs, {label: s.type for label, s in symbols.items()})
     types = dict.fromkeys(s.type for s in model.symbols)
     inner_names = [name for name in names_of(types) if name not in dims]
@@ -248,7 +243,7 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
             f"{what}: graph {model.name!r} has buffers, and functions cannot have buffers",
             help="call it without as_function=True, or pass the contents of its buffers as operands",
         )
-    inputs = _inputs(model)
+    inputs = inputs_of(model)
     dims = unify_dims(what, inputs, {label: s.type for label, s in zip(inputs, symbols, strict=True)})
     declared: dict[str, Type] = {}
     for label, symbol, operand in zip(inputs, inputs.values(), symbols, strict=True):

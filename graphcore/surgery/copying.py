@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import default_array
@@ -13,7 +13,7 @@ from graphcore.ir.state.settings import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import like
 from graphcore.support.source_lines import user_origin
-from graphcore.surgery.calling import call, output_names
+from graphcore.surgery.calling import call, inputs_of
 from graphcore.surgery.replay import Edit, Replay
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
@@ -80,7 +80,7 @@ def finish(replay: Replay, outputs: Iterable[tuple[str, Symbol]] | None = None) 
 
     outputs: names and Symbols of the old graph, by default its own outputs.
     """
-    own = labelled_outputs(replay.old) if outputs is None else [*outputs]
+    own = [*(replay.old.outputs.asdict().items() if outputs is None else outputs)]
     stored = [buffer_value.value for buffer_value in replay.old.buffers.values() if _has_buffer(replay, buffer_value)]
     replay.make([*(s for _, s in own), *stored])
     return conclude(replay, own)
@@ -103,16 +103,9 @@ def conclude(replay: Replay, outputs: Sequence[tuple[str, Symbol]] | None = None
     for label, symbol in old.watched.items():
         if symbol.graph is old and replay.is_bound(symbol):
             new.watched[label] = replay.of(symbol)
-    results = [
-        (name, replay.result(symbol)) for name, symbol in (labelled_outputs(old) if outputs is None else outputs)
-    ]
-    set_outputs(replay, results)
+    own = old.outputs.asdict().items() if outputs is None else outputs
+    set_outputs(replay, [(name, replay.result(symbol)) for name, symbol in own])
     return new
-
-
-def labelled_outputs(graph: Graph) -> list[tuple[str, Symbol]]:
-    """Return the outputs of a graph with their names, in order."""
-    return [(name or s.name, s) for name, s in graph.named_outputs]
 
 
 def _has_buffer(replay: Replay, buffer_value: BufferValue) -> bool:
@@ -125,19 +118,18 @@ def _stored_value(replay: Replay, buffer_value: BufferValue, symbol: Symbol) -> 
     if value.type == replay.type_of(symbol):
         return value
     name, a, b = buffer_value.name, buffer_value.buffer.type, value.type
-    fix = "replace the stored value by one of the buffer's type"
+    kind: type[GraphcoreError] | None = None
     if not isinstance(b, TensorType) or a.dtype is not b.dtype:
-        raise DTypeError(
+        kind = DTypeError
+    elif not (a.shape.is_ranked and b.shape.is_ranked and len(a.shape) == len(b.shape)) or any(
+        m.is_static and n.is_static and m != n for m, n in zip(a.shape, b.shape, strict=True)
+    ):
+        kind = ShapeError
+    if kind is not None:
+        raise kind(
             f"{replay.what}: buffer {name!r} is {a}, and the value stored to it has become {b}",
             operands={"buffer": buffer_value, "stored": value},
-            help=fix,
-        )
-    same = a.shape.is_ranked and b.shape.is_ranked and len(a.shape) == len(b.shape)
-    if not same or any(m.is_static and n.is_static and m != n for m, n in zip(a.shape, b.shape, strict=True)):
-        raise ShapeError(
-            f"{replay.what}: buffer {name!r} is {a}, and the value stored to it has become {b}",
-            operands={"buffer": buffer_value, "stored": value},
-            help=fix,
+            help="replace the stored value by one of the buffer's type",
         )
     return value.rebind(a.shape, message=f"buffer {name!r}") if a.shape != b.shape else value
 
@@ -240,8 +232,7 @@ def compose(
             )
         graph.verify()
     chosen = _connections(first, second, connect)
-    fed = {s.name: s for s in second.input_symbols if s.given_name not in second.buffers}
-    own = {s.name: s for s in first.input_symbols if s.given_name not in first.buffers}
+    fed, own = inputs_of(second), inputs_of(first)
     inputs: dict[str, Type] = {label: s.type for label, s in own.items()}
     for label, symbol in fed.items():
         if label in chosen.values():
@@ -275,7 +266,7 @@ def compose(
 
 def _by_name(graph: Graph, results: Symbol | tuple[Symbol, ...]) -> dict[str, Symbol]:
     values = [results] if isinstance(results, Symbol) else [*results]
-    return dict(zip(output_names(graph), values, strict=True))
+    return dict(zip(graph.outputs.names, values, strict=True))
 
 
 def _set_outputs(graph: Graph, outputs: Mapping[str, Symbol]) -> None:
@@ -294,8 +285,7 @@ def _set_outputs(graph: Graph, outputs: Mapping[str, Symbol]) -> None:
 
 def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None) -> dict[str, str]:
     """Return the inputs of the second graph by the outputs that feed them. Raises `GraphError`."""
-    outputs = output_names(first)
-    inputs = [s.name for s in second.input_symbols if s.given_name not in second.buffers]
+    outputs, inputs = first.outputs.names, [*inputs_of(second)]
     summary = f"{first.name!r} gives {', '.join(outputs)}; {second.name!r} takes {', '.join(inputs)}"
     if connect is None:
         same = {label: label for label in outputs if label in inputs}

@@ -17,7 +17,7 @@ from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import reads
 from graphcore.support.source_lines import user_origin
-from graphcore.surgery.copying import finish, is_input, labelled_outputs, replica, value_of
+from graphcore.surgery.copying import finish, is_input, replica, value_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -354,11 +354,11 @@ def rename(
         (dims if old in dim_names else values)[old] = new
     _check_dims(dim_names, dims)
     _check_values(self, values)
-    labels = {name or s.name for name, s in self.named_outputs}
+    outputs = self.outputs.asdict()
     replay = replica(self, "rename", names=values, dims={old: Dim(new) for old, new in dims.items()})
-    renamed = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(self)])
+    renamed = finish(replay, [(values.get(name, name), s) for name, s in outputs.items()])
     for old, new in values.items():
-        symbol = None if old in labels else replay.of(value_of(self, "rename", old))
+        symbol = None if old in outputs else replay.of(value_of(self, "rename", old))
         if symbol is not None and symbol.name != new:
             renamed.names.rename(symbol, new)
     return renamed

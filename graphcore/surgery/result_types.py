@@ -15,7 +15,7 @@ from graphcore.ir.transform.rewrite import Draft
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
-from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.proto.tensors import node_proto
 from graphcore.onnx.read.bodies import declared_types
 from graphcore.onnx.schemas.node_inference import infer_node
 from graphcore.onnx.schemas.other_domains import infer_other_domain
@@ -263,15 +263,9 @@ def _onnx_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
 
 
 def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
-    """Return a NodeProto without bodies for inference, on operands `x0`, `x1`."""
-    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
-    proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
-    proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
-    for key, value in settings.without(node.attributes).items():
-        if key == "within":  # an attribute of Cast for the lowering
-            continue
-        proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
-    return proto
+    """Return a NodeProto for inference, without the attributes that only the lowering reads."""
+    attributes = {key: value for key, value in settings.without(node.attributes).items() if key != "within"}
+    return node_proto(node.op_type, node.domain, inputs, attributes, len(node.outputs))
 
 
 def _has_other_lists(op: Operator, inputs: Operands) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import onnx
 
 from graphcore.arrays.external_data import Folder
 from graphcore.errors import DTypeError, ModelError
+from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.limits import check_text, invalid
+from graphcore.onnx.proto.model_proto import attribute as encoded
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.types.dtypes import DType
 
@@ -339,6 +341,19 @@ def dtype_value(number: Any, place: object) -> DType:
         raise invalid(
             f"{place}: {number!r} is not a dtype that graphcore supports", help="cast to another dtype"
         ) from None
+
+
+def node_proto(
+    op_type: str, domain: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], count: int
+) -> onnx.NodeProto:
+    """Return a node from operands `x0`, `x1` to results `y0`, `y1`, for ONNX. count: of the results."""
+    return onnx.NodeProto(
+        op_type=op_type,
+        domain=domain,
+        input=["" if s is None else f"x{i}" for i, s in enumerate(inputs)],
+        output=[f"y{i}" for i in range(count)],
+        attribute=[onnx.AttributeProto.FromString(encoded(key, value)) for key, value in attributes.items()],
+    )
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -13,8 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.limits import named_inputs
-from graphcore.onnx.proto.model_proto import attribute
-from graphcore.onnx.proto.tensors import all_nodes
+from graphcore.onnx.proto.tensors import all_nodes, node_proto
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
 from graphcore.onnx.schemas.other_domains import infer_other_domain
@@ -64,7 +63,7 @@ def _of_runtime(
     runtime = installed()
     operator = None if runtime is None else runtime.operator(domain, op_type, 1)
     if operator is not None:
-        proto = _node(op_type, inputs, attributes, domain, max(operator.min_outputs, 1))
+        proto = node_proto(op_type, domain, inputs, attributes, max(operator.min_outputs, 1))
         types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [OpaqueType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
@@ -83,24 +82,12 @@ def _outputs(schema: Any, attributes: dict[str, Any]) -> int:
     return int(attributes.get("num_outputs", 0) or max(schema.min_output, 1))
 
 
-def _node(
-    op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str, count: int
-) -> onnx.NodeProto:
-    return onnx.NodeProto(
-        op_type=op_type,
-        domain=domain,
-        input=["" if s is None else f"x{i}" for i, s in enumerate(inputs)],
-        output=[f"y{i}" for i in range(count)],
-        attribute=[onnx.AttributeProto.FromString(attribute(key, value)) for key, value in attributes.items()],
-    )
-
-
 def _model(
     op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str, count: int
 ) -> onnx.ModelProto:
     probe = Graph("probe", {f"x{i}": s.type for i, s in enumerate(inputs) if s is not None})
     model: onnx.ModelProto = onnx.ModelProto.FromString(_probe_bytes(probe))
-    model.graph.node.append(_node(op_type, inputs, attributes, domain, count))
+    model.graph.node.append(node_proto(op_type, domain, inputs, attributes, count))
     for i in range(count):
         model.graph.output.append(onnx.ValueInfoProto(name=f"y{i}"))
     for i, symbol in enumerate(inputs):

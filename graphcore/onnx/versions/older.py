@@ -16,8 +16,8 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array, outside
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import invalid, named_inputs
-from graphcore.onnx.proto.model_proto import attribute, outer_name
-from graphcore.onnx.proto.tensors import with_attributes
+from graphcore.onnx.proto.model_proto import outer_name
+from graphcore.onnx.proto.tensors import node_proto, with_attributes
 from graphcore.onnx.proto.value_protos import encoded_type
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -345,11 +345,7 @@ def function_body(
     inputs: the operands, None for those left out. attributes: of the node. outputs: the number of results.
     """
     schema: Any = onnx.defs.get_schema(op_type, version, domain)  # some of its methods have no stubs
-    node = onnx.NodeProto(op_type=op_type, domain=domain)
-    node.input.extend("" if symbol is None else f"x{i}" for i, symbol in enumerate(inputs))
-    node.output.extend(f"y{i}" for i in range(outputs))
-    for key, value in attributes.items():
-        node.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+    node = node_proto(op_type, domain, inputs, attributes, outputs)
     newest = OPSET if domain else version
     if schema.has_context_dependent_function:
         types = [b"" if symbol is None else encoded_type(symbol.type) for symbol in inputs]

@@ -189,8 +189,7 @@ class Alignment:
 
     def _output_pairs(self) -> list[tuple[Symbol, Symbol]]:
         """Return pairs of outputs: by name, and the rest in order."""
-        new = {name or s.name: s for name, s in self.new.named_outputs}
-        old = {name or s.name: s for name, s in self.old.named_outputs}
+        old, new = self.old.outputs.asdict(), self.new.outputs.asdict()
         pairs = [(s, new[name]) for name, s in old.items() if name in new]
         rest = [s for name, s in new.items() if name not in old]
         pairs += zip([s for name, s in old.items() if name not in new], rest, strict=False)

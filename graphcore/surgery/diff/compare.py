@@ -198,8 +198,7 @@ class _Comparison:
         return details
 
     def _compare_outputs(self, pairs: Alignment) -> None:
-        old = {name or s.name: s for name, s in pairs.old.named_outputs}
-        new = {name or s.name: s for name, s in pairs.new.named_outputs}
+        old, new = pairs.old.outputs.asdict(), pairs.new.outputs.asdict()
         lost, more = [n for n in old if n not in new], [n for n in new if n not in old]
         names = {name: name for name in old if name in new}
         for name in lost:
