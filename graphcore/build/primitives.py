@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
@@ -101,31 +102,12 @@ def where(condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
     return x.graph.build.emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
 
 
-def equal(x: Symbol, y: Symbol) -> Symbol:
-    return emit("Equal", x, y, dtype=DType.bool)
-
-
-def less(x: Symbol, y: Symbol) -> Symbol:
-    return emit("Less", x, y, dtype=DType.bool)
-
-
-def greater(x: Symbol, y: Symbol) -> Symbol:
-    return emit("Greater", x, y, dtype=DType.bool)
+equal, less, greater = (functools.partial(emit, name, dtype=DType.bool) for name in ("Equal", "Less", "Greater"))
+either, opposite = functools.partial(emit, "Or"), functools.partial(emit, "Not")
 
 
 def both(*conditions: Symbol) -> Symbol:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = emit("And", result, condition)
-    return result
-
-
-def either(x: Symbol, y: Symbol) -> Symbol:
-    return emit("Or", x, y)
-
-
-def opposite(x: Symbol) -> Symbol:
-    return emit("Not", x)
+    return functools.reduce(functools.partial(emit, "And"), conditions)
 
 
 def ints(like: Symbol, values: Sequence[int]) -> Symbol:
@@ -167,31 +149,25 @@ def squeeze(x: Symbol, *axes: int) -> Symbol:
 # Arithmetic of Symbols and numbers, and polynomials, for functions in float64.
 
 
-def add(x: Symbol, y: Symbol | float) -> Symbol:
-    """Return x + y."""
-    return emit("Add", x, number(x, y))
-
-
-def sub(x: Symbol | float, y: Symbol | float) -> Symbol:
-    """Return x - y. One of them must be a Symbol."""
-    like = x if isinstance(x, Symbol) else y
-    assert isinstance(like, Symbol)
-    return emit("Sub", number(like, x), number(like, y))
-
-
-def mul(x: Symbol, y: Symbol | float) -> Symbol:
-    """Return x * y."""
-    return emit("Mul", x, number(x, y))
-
-
-def div(x: Symbol | float, y: Symbol) -> Symbol:
-    """Return x / y."""
-    return emit("Div", number(y, x), y)
-
-
 def number(like: Symbol, value: Symbol | float) -> Symbol:
     """Return a Symbol unchanged, or a number as a constant of the dtype of `like`."""
     return value if isinstance(value, Symbol) else const(like, value)
+
+
+def _of_numbers(op_type: str, dtype: DType | None = None) -> Callable[[Symbol | float, Symbol | float], Symbol]:
+    """Return an operator of two operands, at least one of them a Symbol, whose dtype numbers get."""
+
+    def apply(x: Symbol | float, y: Symbol | float) -> Symbol:
+        like = x if isinstance(x, Symbol) else y
+        assert isinstance(like, Symbol)
+        return emit(op_type, number(like, x), number(like, y), dtype=dtype)
+
+    return apply
+
+
+add, sub, mul, div = (_of_numbers(name) for name in ("Add", "Sub", "Mul", "Div"))
+clamp_max, clamp_min = _of_numbers("Min"), _of_numbers("Max")
+below, equals = _of_numbers("Less", DType.bool), _of_numbers("Equal", DType.bool)
 
 
 def where_number(condition: Symbol, x: Symbol | float, y: Symbol | float) -> Symbol:
@@ -199,16 +175,6 @@ def where_number(condition: Symbol, x: Symbol | float, y: Symbol | float) -> Sym
     like = x if isinstance(x, Symbol) else y
     assert isinstance(like, Symbol)
     return where(condition, number(like, x), number(like, y))
-
-
-def below(x: Symbol, bound: float) -> Symbol:
-    """Return x < bound."""
-    return less(x, const(x, bound))
-
-
-def equals(x: Symbol, value: float) -> Symbol:
-    """Return x == value."""
-    return equal(x, const(x, value))
 
 
 def polynomial(x: Symbol, coefficients: Sequence[float]) -> Symbol:
@@ -233,16 +199,6 @@ def upper(x: Symbol) -> Symbol:
 def square(x: Symbol) -> Symbol:
     """Return x * x."""
     return emit("Mul", x, x)
-
-
-def clamp_max(x: Symbol, bound: float) -> Symbol:
-    """Return min(x, bound)."""
-    return emit("Min", x, const(x, bound))
-
-
-def clamp_min(x: Symbol, bound: float) -> Symbol:
-    """Return max(x, bound)."""
-    return emit("Max", x, const(x, bound))
 
 
 # Sums, products and exponentials of float64 with their rounding errors. Sums are by D. Knuth ("The Art of Computer
