@@ -8,7 +8,7 @@ from typing import Any
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.buffers import Buffer
-from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, new_body, substituted
+from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol, present
@@ -379,15 +379,9 @@ class Retyping(Replay):
         def type_of(symbol: Symbol) -> Type:
             return symbol.type if is_kept else self.policy.type_of(symbol)
 
-        new = new_body(self.new, old.name, [type_of(s) for s in old.input_symbols])
-        new.file_fields = old.file_fields
-        inner = Retyping(old, new, self.what, self.policy, outer=self, keeps_all=is_kept)
-        for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
-            inner.bind(symbol, new_input)
-            if symbol.given_name is not None:
-                new.names.rename(new_input, symbol.given_name)
+        inner = self.inner(Retyping, old, [type_of(s) for s in old.input_symbols], keeps_all=is_kept)
         inner.make_body([type_of(s) for s in old.outputs])
-        return new
+        return inner.new
 
     def make_body(self, types: Sequence[Type]) -> None:
         """Append all nodes of a body, and finish it. types: of its outputs."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphcore.errors import GraphError
+from graphcore.ir.emit import type_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, present
@@ -21,7 +22,7 @@ from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay
 from graphcore.surgery.result_types import describe_node
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import TensorType, Type
 
 _WHAT = "fold_preprocessing"
 
@@ -55,7 +56,10 @@ def fold_preprocessing(self: Graph) -> Graph:
         except Unfoldable as error:
             unfolded.append((node, str(error)))
     if not folds:
-        why = reasons(unfolded) or f"no {', '.join(sorted(FOLDED_INTO))} comes after an input"
+        why = (
+            "; ".join(f"{describe_node(node)}: {why}" for node, why in unfolded)
+            or f"no {', '.join(sorted(FOLDED_INTO))} comes after an input"
+        )
         raise GraphError(
             f"{_WHAT}: nothing is folded: {why}",
             help="run graph.optimize() first, which folds constants; products in bodies and functions are skipped",
@@ -140,7 +144,7 @@ def _product(replay: Replay, fold: Fold, inputs: Sequence[Symbol | None], types:
 def _sum(replay: Replay, node: Node, symbol: Symbol, array: npt.NDArray[Any], name: str | None = None) -> Symbol:
     """Return the sum of a value and a constant that broadcasts to it, with the layer and line of a node."""
     build = replay.new.build
-    other = build.symbol(_type_of(array), Constant(array, False, node.origin))
+    other = build.symbol(type_of(array, DType.of(array.dtype)), Constant(array, False, node.origin))
     (result,) = build.append("Add", (symbol, other), [symbol.type], {}, "", node.layer, node.origin, [name])
     return result
 
@@ -153,14 +157,12 @@ def _constant(replay: Replay, node: Node, position: int, array: npt.NDArray[Any]
     is_only = old is not None and readers.get(old.id, []) == [node] and sum(s is old for s in node.inputs) == 1
     if name is not None:
         name = replay.free_name(name if is_only else f"{name}_folded", replay.new, numbered=True)
-    constant = replay.new.build.symbol(_type_of(array), Constant(array, is_weight, node.origin), name)
+    constant = replay.new.build.symbol(
+        type_of(array, DType.of(array.dtype)), Constant(array, is_weight, node.origin), name
+    )
     if old is not None and is_only:
         replay.bind(old, constant)
     return constant
-
-
-def _type_of(array: npt.NDArray[Any]) -> Type:
-    return tensor_type(DType.of(array.dtype), Shape(array.shape))
 
 
 # The products that preprocessing is folded into: their weights, biases and padding.
@@ -366,8 +368,3 @@ def _in_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     if not np.isfinite(largest) or not error <= _ERROR * largest:
         raise Unfoldable(f"{dtype} cannot represent its folded weights or bias")
     return rounded
-
-
-def reasons(unfolded: Sequence[tuple[Node, str]]) -> str:
-    """Return the text of the reasons why nothing was folded into products."""
-    return "; ".join(f"{describe_node(node)}: {why}" for node, why in unfolded)

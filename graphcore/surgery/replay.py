@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.definitions import (
@@ -45,6 +45,8 @@ from graphcore.surgery.result_types import (
 )
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, known_type, tensor_type
+
+R = TypeVar("R", bound="Replay")
 
 
 class Edit(Policy["Replay"]):
@@ -378,19 +380,24 @@ class Replay(Rewrite):
 
     def _body(self, old: Graph, types: Sequence[Type]) -> Graph:
         """Return a body rebuilt for inputs of other types."""
-        new = new_body(self.new, old.name, types)
-        new.file_fields = old.file_fields
-        inner = Replay(old, new, self.what, self.policy, dims=self._dims, outer=self)
-        for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
-            inner.bind(symbol, new_input, is_altered=new_input.type != self.type_of(symbol))
-            if symbol.given_name is not None:
-                new.names.rename(new_input, symbol.given_name)
+        inner = self.inner(Replay, old, types)
         for symbol in old.input_symbols:
             inner.settle(symbol)
         inner.make_all()
         results = inner.own_results([s for _, s in old.named_outputs])
-        new.scope.is_finished = True
+        inner.new.scope.is_finished = True
         return inner.finish([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
+
+    def inner(self, kind: type[R], old: Graph, types: Sequence[Type], **options: Any) -> R:
+        """Return the replay of a body into one whose inputs have other types, and no nodes yet."""
+        new = new_body(self.new, old.name, types)
+        new.file_fields = old.file_fields
+        inner = kind(old, new, self.what, self.policy, dims=self._dims, outer=self, **options)
+        for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
+            inner.bind(symbol, new_input, is_altered=new_input.type != self.type_of(symbol))
+            if symbol.given_name is not None:
+                new.names.rename(new_input, symbol.given_name)
+        return inner
 
     def own_results(self, results: Sequence[Symbol]) -> list[Symbol]:
         """Return the new results of a body or function, each computed by a node of its own, as ONNX requires."""

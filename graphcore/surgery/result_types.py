@@ -255,11 +255,13 @@ def _onnx_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
     try:
         return infer_node(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
     except GraphcoreError as error:
-        raise ShapeError(
-            error.summary.removeprefix("load: "),
-            operands=labelled_operands(inputs),
-            help="give operands of matching shapes, or replace the nodes that read them too",
-        ) from None
+        fix = "give operands of matching shapes, or replace the nodes that read them too"
+        raise _shape_error(error, inputs, fix) from None
+
+
+def _shape_error(error: GraphcoreError, inputs: Operands, fix: str) -> ShapeError:
+    """Return the reader's error about a node as one of an edit."""
+    return ShapeError(error.summary.removeprefix("load: "), operands=labelled_operands(inputs), help=fix)
 
 
 def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
@@ -342,11 +344,7 @@ def _other_types(change: OperandChange) -> list[Type]:
     try:
         types = declared_types(node.domain, proto, inputs, node.attributes, change.place)
     except GraphcoreError as error:
-        raise ShapeError(
-            error.summary.removeprefix("load: "),
-            operands=labelled_operands(inputs),
-            help=error.help or "replace the node too",
-        ) from None
+        raise _shape_error(error, inputs, error.help or "replace the node too") from None
     if types is not None:
         return types
     versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}

@@ -155,11 +155,11 @@ def fix_sizes(
     return None
 
 
-def _size_error(place: str, why: str, inputs: Sequence[Symbol | None], fix: str = "") -> ShapeError:
+def _size_error(place: str, why: str, inputs: Sequence[Symbol | None]) -> ShapeError:
     return ShapeError(
         f"{place}: {why}",
         operands=labelled_operands(inputs),
-        help=fix or "replace the node with one for the new sizes first: graph.replace(...)",
+        help="replace the node with one for the new sizes first: graph.replace(...)",
     )
 
 

@@ -94,14 +94,15 @@ class Alignment:
 
     def _pair_named(self) -> None:
         """Pair weights of the same name, and nodes of the same operator with results of the same name."""
-        for name, a in self.old.names.taken.items():
-            b = self.new.names.taken.get(name)
-            if b is None:
-                continue
+        for a, b in self._named_pairs():
             if isinstance(a.producer, Constant) and isinstance(b.producer, Constant):
                 self.pair(a, b)
             elif isinstance(a.producer, Node) and isinstance(b.producer, Node):
                 self._pair_node(a.producer, b.producer)
+
+    def _named_pairs(self) -> list[tuple[Symbol, Symbol]]:
+        new = self.new.names.taken
+        return [(a, new[name]) for name, a in self.old.names.taken.items() if name in new]
 
     # Nodes
 
@@ -132,9 +133,8 @@ class Alignment:
         if self._pair_in_order():
             self._pair_by_operands(exactly=False)
             self._pair_backwards()
-        for name, a in self.old.names.taken.items():
-            b = self.new.names.taken.get(name)
-            if b is not None and isinstance(a.producer, Node) and isinstance(b.producer, Node):
+        for a, b in self._named_pairs():
+            if isinstance(a.producer, Node) and isinstance(b.producer, Node):
                 self._pair_node(a.producer, b.producer, any_operator=True)
 
     def _unpaired(self) -> tuple[list[Node], list[Node]]:
