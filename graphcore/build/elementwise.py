@@ -288,11 +288,7 @@ def _binary_doc(rule: Rule) -> str:
 def _set_metadata(function: Callable[..., Any], name: str, doc: str) -> None:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    function.__module__ = _family_module()
-
-
-def _family_module(depth: int = 3) -> str:
-    return str(sys._getframe(depth).f_globals.get("__name__", ""))
+    function.__module__ = str(sys._getframe(2).f_globals.get("__name__", ""))
 
 
 # Nested + and - (or *) as one expression, for promotion systems that promote over all terms.

@@ -50,16 +50,16 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
     bounds = minima(graph.metadata)
     kinds = ["buffer " if s.given_name in buffers else "input  " for s in graph._inputs]
     rows = [
-        (f"{indent}{kind} {s.name}: {with_minima(s.type, bounds)}{_default(graph, s)}", _line_of(s))
+        (f"{indent}{kind} {s.name}: {with_minima(s.type, bounds)}{_default(graph, s)}", str(s.line or ""))
         for kind, s in zip(kinds, graph._inputs, strict=True)
     ]
-    rows += [(f"{indent}weight  {s}", _line_of(s)) for s in graph.weights.values()]
+    rows += [(f"{indent}weight  {s}", str(s.line or "")) for s in graph.weights.values()]
     for node in graph.nodes:
         if graph.memory.expressions and any(map(is_swallowed, node.outputs)):
             continue  # a longer expression has absorbed its terms
         rows.append((f"{indent}{_node_line(node, called)}", str(node.line or "")))
         for key, value in node.attributes.items():
-            if _is_body(value):
+            if isinstance(value, Graph):
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
     rows += [(f"{indent}store   {name} = {_operand(value)}", "") for name, value in stored(graph).items()]
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
@@ -70,20 +70,14 @@ def _default(graph: Graph, symbol: Symbol) -> str:
     return "" if array is None else f" = {symbol.dtype}{list(array.shape)}"
 
 
-def _is_body(value: object) -> bool:
-    return isinstance(value, Graph)
-
-
-def _line_of(symbol: Symbol) -> str:
-    return str(symbol.line or "")
-
-
 def _call(node: Node, called: Mapping[Definition, str]) -> str:
     operands = ["_" if s is None else _operand(s) for s in node.inputs]
     definition = definition_of(node)
     if definition is not None:
         return f"{called[definition]}({', '.join(operands)})"
-    attributes = [f"{key}={_attribute(value)}" for key, value in node.attributes.items() if not _is_body(value)]
+    attributes = [
+        f"{key}={_attribute(value)}" for key, value in node.attributes.items() if not isinstance(value, Graph)
+    ]
     domain = f"{node.domain}." if node.domain not in ("", "graphcore") else ""
     return f"{domain}{node.op_type}({', '.join([*operands, *attributes])})"
 

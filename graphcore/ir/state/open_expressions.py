@@ -54,14 +54,8 @@ class Expression:
 
     def joined(self, other: Expression, *, subtracted: bool) -> Expression:
         """Return the concatenation of two expressions."""
-        result = _new(Expression)
-        result.operator = self.operator
-        result.parts = self.parts + other.parts
-        result.terms = self.terms + (tuple(map(_opposite, other.terms)) if subtracted else other.terms)
-        result.negated = self.negated + (tuple([1 - n for n in other.negated]) if subtracted else other.negated)
-        result.has_numbers = self.has_numbers or other.has_numbers
-        result.swallowed = False
-        return result
+        terms = self.terms + (tuple(map(_opposite, other.terms)) if subtracted else other.terms)
+        return Expression(self.operator, self.parts + other.parts, terms, self.has_numbers or other.has_numbers)
 
 
 def open_expression(graph: Graph, operator: str, value: Symbol | Scalar) -> Expression | None:

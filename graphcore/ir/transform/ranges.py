@@ -127,13 +127,9 @@ def _of_one(op_type: str, operand: ValueRange) -> ValueRange:
     low, high = operand.least, operand.largest
     if op_type in ("Floor", "Ceil", "Round"):
         return replace(operand, least=math.floor(low), largest=math.ceil(high)) if _is_finite(operand) else operand
-    if op_type == "Relu":
-        return replace(operand, least=max(low, 0.0), largest=max(high, 0.0))
-    if op_type == "Neg":
-        return replace(operand, least=-high, largest=-low)
-    if op_type == "Abs":
-        return replace(operand, least=0.0, largest=max(-low, high))
-    return operand
+    ends = {"Relu": (max(low, 0.0), max(high, 0.0)), "Neg": (-high, -low), "Abs": (0.0, max(-low, high))}
+    least, largest = ends.get(op_type, (low, high))
+    return replace(operand, least=least, largest=largest)
 
 
 def _of_many(op_type: str, ranges: list[ValueRange | None]) -> ValueRange | None:

@@ -25,19 +25,6 @@ from graphcore.onnx.schemas.catalogue import KINDS, Attribute, OperatorSpec
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type, known_type
 
-_EXPECTED: dict[int, str] = {
-    KINDS.INT: "an int of 64 bits, or a DType that ONNX has",
-    KINDS.INTS: "a list of ints",
-    KINDS.FLOAT: "a number in the range of float32",
-    KINDS.FLOATS: "a list of numbers in the range of float32",
-    KINDS.STRING: "a str",
-    KINDS.STRINGS: "a list of str",
-    KINDS.TENSOR: "an array",
-    KINDS.SPARSE_TENSOR: "a dense array",
-    KINDS.GRAPH: "a function of Symbols, or a Graph",
-    KINDS.TYPE_PROTO: "a type, such as TensorType(DType.float32, [2])",
-}
-
 
 def encode_attributes(
     spec: OperatorSpec, attributes: Mapping[str, Any], graph: Graph
@@ -68,7 +55,7 @@ def encode_attributes(
 
 def _wrong(spec: OperatorSpec, attribute: Attribute, value: Any) -> GraphError:
     return GraphError(
-        f"{spec.label}: attribute {attribute.name!r} must be {_EXPECTED[attribute.kind]}, got {value!r:.80}",
+        f"{spec.label}: attribute {attribute.name!r} must be {attribute.accepted}, got {value!r:.80}",
         help=f"the signature is {spec.usage}",
     )
 

@@ -10,7 +10,6 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
@@ -238,50 +237,40 @@ def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
 _CHECK_FILE = "check that the file is a complete .onnx file"
 
 
-@dataclass(frozen=True, slots=True)
-class _FileKind:
-    """A kind of file. matches: tests its first bytes. name: with its article."""
-
-    matches: Callable[[bytes], bool]
-    name: str
-    help: str
-
-
 def _begins(*heads: bytes, at: int = 0) -> Callable[[bytes], bool]:
     return lambda first: first[at:].lstrip(b"\xef\xbb\xbf \t\r\n" if at == 0 else b"").startswith(heads)
 
 
-_KINDS = (
-    _FileKind(lambda first: not first.strip(b"\0"), "zeros", "copy or download it again"),
-    _FileKind(_begins(b"version https://git-lfs"), "a git-lfs pointer", "run git lfs pull in its repository"),
-    _FileKind(
+_KINDS: tuple[tuple[Callable[[bytes], bool], str, str], ...] = (
+    (lambda first: not first.strip(b"\0"), "zeros", "copy or download it again"),
+    (_begins(b"version https://git-lfs"), "a git-lfs pointer", "run git lfs pull in its repository"),
+    (
         _begins(b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"<?xml", b"<head"),
         "an HTML or XML page",
         "download the file itself: the server sent a page, of an error or a login",
     ),
-    _FileKind(_begins(b"{", b"["), "JSON text", "give the .onnx file; a server may have answered with an error"),
-    _FileKind(_begins(b"GGUF"), "a GGUF checkpoint", "gc.load_tensors reads it, and models.llama.build takes it"),
-    _FileKind(lambda first: first[8:10] == b'{"', "a safetensors checkpoint", "gc.load_tensors reads it"),
-    _FileKind(
+    (_begins(b"{", b"["), "JSON text", "give the .onnx file; a server may have answered with an error"),
+    (_begins(b"GGUF"), "a GGUF checkpoint", "gc.load_tensors reads it, and models.llama.build takes it"),
+    (lambda first: first[8:10] == b'{"', "a safetensors checkpoint", "gc.load_tensors reads it"),
+    (
         _begins(b"ORTM", at=4),
         "a model in onnxruntime's own format",
         'if you trust its source, since nothing checks it: InferenceSession().load(path, format="ort")',
     ),
-    _FileKind(_begins(b"TFL3", at=4), "a TensorFlow Lite model", "convert it with tf2onnx"),
-    _FileKind(_begins(b"\x89HDF"), "an HDF5 file", "convert the Keras model with tf2onnx"),
-    _FileKind(
-        _begins(b"PK\3\4"), "a zip archive, such as a PyTorch checkpoint", "export the model with torch.onnx.export"
-    ),
-    _FileKind(
+    (_begins(b"TFL3", at=4), "a TensorFlow Lite model", "convert it with tf2onnx"),
+    (_begins(b"\x89HDF"), "an HDF5 file", "convert the Keras model with tf2onnx"),
+    (_begins(b"PK\3\4"), "a zip archive, such as a PyTorch checkpoint", "export the model with torch.onnx.export"),
+    (
         lambda first: first[:1] == b"\x80" and first[1:2] in (b"\2", b"\3", b"\4", b"\5"),
         "a pickle",
         "export the model with the library that wrote it; pickles run code and are never read",
     ),
-    _FileKind(_begins(b"\x1f\x8b"), "a gzip file", "unpack it"),
-    _FileKind(_begins(b"\xfd7zXZ", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd"), "a compressed file", "unpack it"),
-    _FileKind(_begins(b"ustar", at=257), "a tar archive", "unpack it"),
-    _FileKind(_begins(b"\x7fELF", b"MZ"), "a program or a shared library", _CHECK_FILE),
+    (_begins(b"\x1f\x8b"), "a gzip file", "unpack it"),
+    (_begins(b"\xfd7zXZ", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd"), "a compressed file", "unpack it"),
+    (_begins(b"ustar", at=257), "a tar archive", "unpack it"),
+    (_begins(b"\x7fELF", b"MZ"), "a program or a shared library", _CHECK_FILE),
 )
+"""Kinds of files: a test of their first bytes, the name with its article, and the help."""
 
 
 def not_a_model(name: str, content: bytes | memoryview) -> ModelError:
@@ -293,9 +282,9 @@ def not_a_model(name: str, content: bytes | memoryview) -> ModelError:
     if not size:
         return invalid(f"{name} is empty", help="copy or download it again")
     first = bytes(content[:512])
-    match = next((kind for kind in _KINDS if kind.matches(first)), None)
-    if match is not None:
-        return invalid(f"{name} is not an ONNX model: its {size:,} bytes are {match.name}", help=match.help)
+    for matches, kind, help in _KINDS:
+        if matches(first):
+            return invalid(f"{name} is not an ONNX model: its {size:,} bytes are {kind}", help=help)
     fault, is_cut = _fault(memoryview(content))
     help = "it is truncated: copy or download it again" if is_cut else _CHECK_FILE
     return invalid(f"{name} of {size:,} bytes is not an ONNX model: {fault}", help=help)

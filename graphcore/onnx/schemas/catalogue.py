@@ -24,18 +24,19 @@ from graphcore.onnx.schemas.schemas import (
 )
 
 KINDS = onnx.AttributeProto
-_WORDS: dict[int, str] = {
-    KINDS.INT: "int",
-    KINDS.INTS: "ints",
-    KINDS.FLOAT: "float",
-    KINDS.FLOATS: "floats",
-    KINDS.STRING: "string",
-    KINDS.STRINGS: "strings",
-    KINDS.TENSOR: "tensor",
-    KINDS.SPARSE_TENSOR: "tensor",
-    KINDS.GRAPH: "body",
-    KINDS.TYPE_PROTO: "type",
+_WORDS: dict[int, tuple[str, str]] = {
+    KINDS.INT: ("int", "an int of 64 bits, or a DType that ONNX has"),
+    KINDS.INTS: ("ints", "a list of ints"),
+    KINDS.FLOAT: ("float", "a number in the range of float32"),
+    KINDS.FLOATS: ("floats", "a list of numbers in the range of float32"),
+    KINDS.STRING: ("string", "a str"),
+    KINDS.STRINGS: ("strings", "a list of str"),
+    KINDS.TENSOR: ("tensor", "an array"),
+    KINDS.SPARSE_TENSOR: ("tensor", "a dense array"),
+    KINDS.GRAPH: ("body", "a function of Symbols, or a Graph"),
+    KINDS.TYPE_PROTO: ("type", "a type, such as TensorType(DType.float32, [2])"),
 }
+"""The name of each kind of attributes, and the values that it accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ class Attribute:
     @property
     def word(self) -> str:
         """The name of its kind."""
-        return _WORDS[self.kind]
+        return _WORDS[self.kind][0]
+
+    @property
+    def accepted(self) -> str:
+        """The values that it accepts, for errors."""
+        return _WORDS[self.kind][1]
 
 
 @dataclass(frozen=True, slots=True)

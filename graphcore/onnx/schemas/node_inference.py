@@ -83,24 +83,20 @@ def _with_declared(type_: Type, declared: Type) -> Type:
     """Return a type with unknown dims filled in from the declared type, and numbers in place of names."""
     if not isinstance(type_, TensorType) or type_.shape.is_static or not isinstance(declared, TensorType):
         return type_
-    if type_.dtype is not declared.dtype or not type_.shape.is_ranked:
-        return declared if type_.dtype is declared.dtype else type_
-    if not declared.shape.is_ranked or len(declared.shape) != len(type_.shape):
-        return type_
-    pairs = zip(type_.shape, declared.shape, strict=True)
-    dims = [b if a.is_dynamic or (b.is_static and not a.is_static) else a for a, b in pairs]
-    return tensor_type(type_.dtype, _shape(dims))
+    return fill_dims(type_, declared, names=True) if type_.dtype is declared.dtype else type_
 
 
-def fill_dims(old: Type, new: Type) -> Type:
-    """Return a type with unknown dims filled in from another type."""
+def fill_dims(old: Type, new: Type, *, names: bool = False) -> Type:
+    """Return a type with unknown dims filled in from another type. names: also numbers in place of names."""
     if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
         return old
     if not old.shape.is_ranked:
         return tensor_type(old.dtype, new.shape)
     if len(old.shape) != len(new.shape):
         return old
-    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
+    pairs = zip(old.shape, new.shape, strict=True)
+    dims = [b if a.is_dynamic or (names and b.is_static and not a.is_static) else a for a, b in pairs]
+    return tensor_type(old.dtype, _shape(dims))
 
 
 _RULE_DOMAINS = frozenset({"", "ai.onnx.ml"})

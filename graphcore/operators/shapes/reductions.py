@@ -146,6 +146,7 @@ def rotated(call: OperatorCall) -> Shape | None:
 _COMPLEX = Dim(2)
 
 
+@functools.lru_cache(1024, typed=True)
 def window_count(
     size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
 ) -> Dim | int:
@@ -241,12 +242,7 @@ def _windows(call: OperatorCall, x: Sequence[Dim], sides: Sequence[Dim] | None) 
         return [size.ceildiv(stride) for size, stride in zip(x[2:], strides, strict=True)]
     columns = zip(x[2:], kernel, strides, dilations, pads[:count], pads[count:], strict=True)
     ceil_mode = bool(call.attributes.get("ceil_mode", 0))
-    return [_positive_dim(_count(*column, ceil_mode)) for column in columns]
-
-
-@functools.lru_cache(1024)
-def _count(size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> Dim | int:
-    return window_count(size, kernel, stride, dilation, before, after, ceil_mode=ceil_mode)
+    return [_positive_dim(window_count(*column, ceil_mode=ceil_mode)) for column in columns]
 
 
 def _positive_dim(dim: Dim | int) -> Dim:
