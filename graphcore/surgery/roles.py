@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import functools
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -199,7 +200,7 @@ class Keep:
         dtypes: those that are converted. A warning names a pattern that matches nothing of them.
         """
         self._patterns = _patterns(patterns)
-        self._matched: dict[str, bool] = {}
+        self._matches = functools.cache(lambda name: any(fnmatch.fnmatchcase(name, p) for p in self._patterns))
         if self._patterns:
             _check_patterns(graph, self._patterns, Sources(dtypes, True))
 
@@ -213,12 +214,6 @@ class Keep:
     def has_value(self, symbol: Symbol) -> bool:
         """Return True if an input, weight or constant keeps its dtype."""
         return symbol.given_name is not None and bool(self._patterns) and self._matches(symbol.given_name)
-
-    def _matches(self, name: str) -> bool:
-        is_match = self._matched.get(name)
-        if is_match is None:
-            is_match = self._matched[name] = any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
-        return is_match
 
 
 def _names_of_node(node: Node) -> set[str]:

@@ -119,7 +119,7 @@ def _loop(
     read_body: ReadBody, proto: BodyStatements, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
     state_types: list[Type] = [s.type if s is not None else OpaqueType() for s in inputs[2:]]
-    body, final_types = _read_until_stable(read_body, proto, [_COUNTER, _CONDITION], state_types, 1, place)
+    body, final_types = _read_until_stable(read_body, proto, state_types, place, None)
     condition = body.outputs[0].type
     if isinstance(condition, TensorType) and condition.dtype is not DType.bool:
         raise invalid(
@@ -161,7 +161,7 @@ def _scan(
     axes = attributes.get("scan_input_axes") or [0] * count
     state_types: list[Type] = [s.type if s is not None else OpaqueType() for s in inputs[:states]]
     scanned = [_slice_type(s, axis, place) for s, axis in zip(inputs[states:], axes, strict=False)]
-    body, final_types = _read_until_stable(read_body, proto, [], state_types, 0, place, after=scanned)
+    body, final_types = _read_until_stable(read_body, proto, state_types, place, scanned)
     ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
     length = next(
         (d for s, axis in zip(inputs[states:], axes, strict=False) if (d := _known_length(s, axis)) is not None),
@@ -172,17 +172,16 @@ def _scan(
 
 
 def _read_until_stable(
-    read_body: ReadBody,
-    proto: BodyStatements,
-    front: list[Type],
-    state_types: list[Type],
-    skip: int,
-    place: object,
-    after: Sequence[Type] = (),
+    read_body: ReadBody, proto: BodyStatements, state_types: list[Type], place: object, scanned: Sequence[Type] | None
 ) -> tuple[Graph, list[Type]]:
-    """Return the body, read with state types that hold in every iteration, and these types."""
+    """Return the body, read with state types that hold in every iteration, and these types.
+
+    scanned: the types of the slices of a Scan; None for a Loop.
+    """
+    skip = int(scanned is None)  # the condition
     while True:
-        body = read_body("body", proto, [*front, *state_types, *after])
+        types = [_COUNTER, _CONDITION, *state_types] if scanned is None else [*state_types, *scanned]
+        body = read_body("body", proto, types)
         if len(body.outputs) < skip:
             raise invalid(f"{place}: its body returns no condition")
         results = [s.type for s in body.outputs[skip : skip + len(state_types)]]

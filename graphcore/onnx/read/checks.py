@@ -146,7 +146,7 @@ def check_nodes(
             raise invalid(f"the node {place_of(node).strip()} has no operator type")
         domain = domain_of(node_domain) if node_domain else ""
         version = versions.get(domain)
-        key = key_of(node, op_type, domain, version, inputs, outputs)
+        key = key_of(node, domain, version, inputs, outputs)
         statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
         statements.append(statement)
         if is_strict and (domain, op_type) not in into.functions:
@@ -156,7 +156,7 @@ def check_nodes(
         place = place_of(node)
         if not any(outputs):
             raise invalid(f"{place} has no results", help="remove the node")
-        if not _is_constant(node, op_type, domain, inputs, outputs, version):
+        if not _is_constant(statement) or not version:
             check_node(node, versions, place, in_function)
         if key is not None:
             remember(key, None)
@@ -176,18 +176,13 @@ def place_of(node: onnx.NodeProto) -> str:
     return f"{node.op_type[:MAX_NAME_LENGTH]} {(node.name or next(iter(node.output), ''))[:MAX_NAME_LENGTH]!r}"
 
 
-def _is_constant(
-    node: onnx.NodeProto,
-    op_type: str,
-    domain: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    version: int | None,
-) -> bool:
+def _is_constant(node: Statement) -> bool:
     """Return True if a node is a Constant with one tensor: some models store their weights so."""
-    if op_type != "Constant" or domain or inputs or len(outputs) != 1 or len(node.attribute) != 1 or not version:
+    if node.op_type != "Constant" or node.domain or node.inputs or len(node.outputs) != 1:
         return False
-    attribute = node.attribute[0]
+    if len(node.proto.attribute) != 1:
+        return False
+    attribute = node.proto.attribute[0]
     if attribute.name != "value" or attribute.type != _Kinds.TENSOR or attribute.ref_attr_name:
         return False
     return attribute.HasField("t") and bool(attribute.t.data_type)

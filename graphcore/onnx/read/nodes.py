@@ -37,7 +37,7 @@ from graphcore.onnx.read.statements import (
 )
 from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
-from graphcore.support.source_lines import Loaded
+from graphcore.support.source_lines import Loaded, OfFile
 from graphcore.types.dtypes import TRANSPORT, DType
 from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
 
@@ -202,20 +202,15 @@ class NodeReader:
     def _statements(self, statements: Sequence[Statement]) -> None:
         ordered = sort_nodes(statements, self._is_known)
         model, site, nodes = self.model, self.graph.site, self.graph.nodes
-        if self.prefix is None or not model.keeps_fields:
-            for statement in ordered:
-                self._node(statement)
-            return
-        for statement, origin in zip(
-            ordered, origins(ordered, model.line, self.prefix, model.has_devices), strict=True
-        ):
-            if model.origin is not None:
-                site.origin = origin
-                self._node(statement)
-                continue
+        own: Sequence[OfFile | None] = [None] * len(ordered)
+        if self.prefix is not None and model.keeps_fields:
+            own = origins(ordered, model.line, self.prefix, model.has_devices)
+        for statement, origin in zip(ordered, own, strict=True):
             before = len(nodes)
+            if origin is not None and model.origin is not None:
+                site.origin = origin
             self._node(statement)
-            for node in nodes[before:]:
+            for node in nodes[before:] if origin is not None and model.origin is None else ():
                 if type(node.origin) is not Loaded:  # a node of a function that is called has its own
                     change(node, origin=origin)
 

@@ -146,19 +146,14 @@ _NOWHERE = Folder(None)
 
 
 def key_of(
-    proto: onnx.NodeProto,
-    op_type: str,
-    domain: str,
-    version: int | None,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
+    proto: onnx.NodeProto, domain: str, version: int | None, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Hashable:
     """Return a key for nodes that are checked and read alike; None for a node that is read individually."""
     operands: object = tuple(map(bool, inputs)) if "" in inputs else len(inputs)
     results: object = tuple(map(bool, outputs)) if "" in outputs else len(outputs)
     attributes = proto.attribute
     if not attributes:
-        return op_type, domain, version, operands, results
+        return proto.op_type, domain, version, operands, results
     contents: list[bytes] = []
     size = 0
     for attribute in attributes:
@@ -169,17 +164,17 @@ def key_of(
         if size > _MAX_KEY_BYTES:
             return None
         contents.append(content)
-    return op_type, domain, version, operands, results, *contents
+    return proto.op_type, domain, version, operands, results, *contents
 
 
 def make_statements(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> list[Statement]:
     """Return statements of nodes that `check_model` does not check: of a called function, or from ONNX."""
     statements = []
     for proto in protos:
-        op_type, inputs, outputs = proto.op_type, tuple(proto.input), tuple(proto.output)
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
         domain = domain_of(proto.domain)
-        key = key_of(proto, op_type, domain, versions.get(domain), inputs, outputs)
-        statement = Statement(proto, op_type, domain, inputs, outputs, proto.name, key, False)
+        key = key_of(proto, domain, versions.get(domain), inputs, outputs)
+        statement = Statement(proto, proto.op_type, domain, inputs, outputs, proto.name, key, False)
         inner = [a for a in proto.attribute if a.type == _Kinds.GRAPH and not a.ref_attr_name] if key is None else []
         if inner:
             statement.bodies = {a.name: BodyStatements(a.g, make_statements(a.g.node, versions)) for a in inner}

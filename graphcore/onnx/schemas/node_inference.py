@@ -12,7 +12,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.proto.limits import invalid, named_inputs
+from graphcore.onnx.proto.limits import MAX_NAME_LENGTH, invalid, named_inputs
 from graphcore.onnx.proto.type_protos import SMALL, proto_of, read_type, small_constants
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
@@ -21,9 +21,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, Shape, TensorType, Type, _shape, tensor_type
 
 Inputs: TypeAlias = "Sequence[Symbol | None]"
-
-_MAX_NAME_LENGTH = 100
-"""Characters of a name that are shown in errors."""
 
 _MAX_REMEMBERED = 4096
 """The size of the cache of inference results."""
@@ -51,9 +48,9 @@ def infer_node(
         attributes: Of the node; None to use ONNX's inference.
         sizes: Has known values of operands.
     """
-    outputs = [*proto.output]
+    count = len(proto.output)
     if schema.name == "Gradient":  # ONNX does not infer it: a derivative has the type of its x
-        xs = [s for s in inputs[: len(outputs)] if s is not None]
+        xs = [s for s in inputs[:count] if s is not None]
         if wrong := [s for s in xs if element(s.type) not in operator(schema).outputs[0].allowed]:
             raise invalid(
                 f"{place}: [TypeInferenceError] it does not take an x of {wrong[0].type}: derivatives are floats",
@@ -63,13 +60,13 @@ def infer_node(
     shapes: Sequence[Shape] | None = None
     inferred_types: Sequence[Type] = ()
     if attributes is not None and schema.name in SHAPES and schema.domain in _RULE_DOMAINS:
-        shapes = _shapes(schema, inputs, attributes, len(outputs), sizes, place)
-        dtypes = _dtypes(schema, inputs, attributes, len(outputs))
+        shapes = _shapes(schema, inputs, attributes, count, sizes, place)
+        dtypes = _dtypes(schema, inputs, attributes, count)
         inferred_types = [
             tensor_type(d, shape) for d, shape in zip(dtypes, shapes or (), strict=False) if d is not None
         ]
-    if len(inferred_types) < len(outputs):
-        inferred_types = _by_onnx(proto, schema, inputs, versions, outputs, place)
+    if len(inferred_types) < count:
+        inferred_types = _by_onnx(proto, schema, inputs, versions, place)
     types = []
     for position, type_ in enumerate(inferred_types):
         if shapes is not None and isinstance(type_, TensorType):
@@ -158,18 +155,13 @@ def _dtypes(
 
 
 def _by_onnx(
-    proto: onnx.NodeProto,
-    schema: onnx.defs.OpSchema,
-    inputs: Inputs,
-    versions: Mapping[str, int],
-    outputs: Sequence[str],
-    place: object,
+    proto: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Inputs, versions: Mapping[str, int], place: object
 ) -> tuple[Type, ...]:
     """Return the types by `_infer`, cached. Raises `ModelError`."""
-    key = _key(proto, schema, inputs, versions, outputs)
+    key = _key(proto, schema, inputs, versions)
     types = None if key is None else _answers.get(key)
     if types is None:
-        types = tuple(_infer(proto, schema, inputs, versions, outputs, place))
+        types = tuple(_infer(proto, schema, inputs, versions, place))
         if key is not None:
             if len(_answers) >= _MAX_REMEMBERED:
                 _answers.clear()
@@ -178,13 +170,10 @@ def _by_onnx(
 
 
 def _key(
-    proto: onnx.NodeProto,
-    schema: onnx.defs.OpSchema,
-    inputs: Sequence[Symbol | None],
-    versions: Mapping[str, int],
-    outputs: Sequence[str],
+    proto: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Inputs, versions: Mapping[str, int]
 ) -> Hashable | None:
     """Return everything that inference depends on, as a cache key; None if it is too long."""
+    outputs = [*proto.output]
     if len(outputs) > 1 and len(set(outputs)) != len(outputs):
         return None
     size = 0
@@ -224,12 +213,7 @@ _LARGE_KINDS = frozenset(
 
 
 def _infer(
-    proto: onnx.NodeProto,
-    schema: onnx.defs.OpSchema,
-    inputs: Sequence[Symbol | None],
-    versions: Mapping[str, int],
-    outputs: Sequence[str],
-    place: object,
+    proto: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Inputs, versions: Mapping[str, int], place: object
 ) -> list[Type]:
     """Return the types by ONNX's inference, else by the schema alone. Raises `ModelError`."""
     named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
@@ -238,7 +222,7 @@ def _infer(
     for name in proto.input:
         if name and name not in types:  # inference looks them all up
             raise invalid(
-                f"{place}: the type of its operand {name[:_MAX_NAME_LENGTH]!r} is unknown",
+                f"{place}: the type of its operand {name[:MAX_NAME_LENGTH]!r} is unknown",
                 operands=dict(named),
                 help="declare it in the model: as the type of an input, or in value_info",
             )
@@ -258,7 +242,7 @@ def _infer(
     op = operator(schema)
     bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
     result = []
-    for position, name in enumerate(outputs):
+    for position, name in enumerate(proto.output):
         type_ = read_type(protos[name]) if name in protos else OpaqueType()
         if isinstance(type_, OpaqueType) and not type_.onnx:
             type_ = by_schema(op, position, bound)
