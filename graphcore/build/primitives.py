@@ -102,7 +102,9 @@ def where(condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
     return x.graph.build.emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
 
 
-equal, less, greater = (functools.partial(emit, name, dtype=DType.bool) for name in ("Equal", "Less", "Greater"))
+equal = functools.partial(emit, "Equal", dtype=DType.bool)
+less = functools.partial(emit, "Less", dtype=DType.bool)
+greater = functools.partial(emit, "Greater", dtype=DType.bool)
 either, opposite = functools.partial(emit, "Or"), functools.partial(emit, "Not")
 
 
@@ -165,7 +167,8 @@ def _of_numbers(op_type: str, dtype: DType | None = None) -> Callable[[Symbol | 
     return apply
 
 
-add, sub, mul, div = (_of_numbers(name) for name in ("Add", "Sub", "Mul", "Div"))
+add, sub = _of_numbers("Add"), _of_numbers("Sub")
+mul, div = _of_numbers("Mul"), _of_numbers("Div")
 clamp_max, clamp_min = _of_numbers("Min"), _of_numbers("Max")
 below, equals = _of_numbers("Less", DType.bool), _of_numbers("Equal", DType.bool)
 
