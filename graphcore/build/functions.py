@@ -149,7 +149,7 @@ def traced(
     body.output(*[own_of(s, place, f"result {label}".rstrip()) for label, s in zip(labels, leaves, strict=True)])
     body.scope.is_finished = True
     bound_names = {*names_of(types.values())}
-    own_names = tuple(name for name in names_of({s.type: None for s in body.symbols}) if name not in bound_names)
+    own_names = tuple(name for name in names_of(s.type for s in body.symbols) if name not in bound_names)
     return Traced(Definition(_identifier(name), body), tuple(body._weights), results, own_names)
 
 

@@ -92,7 +92,7 @@ def unlike(name: str, taken: set[str]) -> str:
 def names_of(types: Iterable[Type]) -> list[str]:
     """Return the names of dims in types, in the order of their first occurrence."""
     names: dict[str, None] = {}
-    for type_ in types:
+    for type_ in dict.fromkeys(types):
         for dim in _dims(type_):
             names.update(dict.fromkeys(sorted(dim.parameters)))
     return [*names]

@@ -207,7 +207,9 @@ def checked_cast(array: Array, source: DType, target: DType, op: str) -> Array:
         raise DTypeError(f"{op}: {source} values cannot be cast to {target}", help="leave out dtype")
     cast = casting.cast_array(array, source, target)
     if target.is_complex:
-        checked_cast(array if source.is_complex is False else _parts(array), real_of(source), target.storage, op)
+        checked_cast(
+            array if source.is_complex is False else casting.paired(array), real_of(source), target.storage, op
+        )
         return cast
     for value in _elements_to_check(array, source, cast, target):
         try:
@@ -215,11 +217,6 @@ def checked_cast(array: Array, source: DType, target: DType, op: str) -> Array:
         except NoPromotion as refusal:
             raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
     return cast
-
-
-def _parts(array: Array) -> Array:
-    """Return the real and imaginary parts of complex numbers along a last axis."""
-    return np.stack([array.real, array.imag], axis=-1)
 
 
 def _elements_to_check(array: Array, source: DType, cast: Array, target: DType) -> list[Scalar]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -142,7 +142,7 @@ def unify_dims(what: str, inputs: Mapping[str, Symbol], types: Mapping[str, Type
     dims: dict[str, Dim] = {}
     owner: dict[str, str] = {}
     for label, symbol in inputs.items():
-        for dim, actual in _dim_pairs(symbol.type, types[label]):
+        for dim, actual in dim_pairs(symbol.type, types[label]):
             if dim.name is not None and (dim.name not in dims or dims[dim.name].is_dynamic):
                 dims[dim.name], owner[dim.name] = actual, label
     for label, symbol in inputs.items():
@@ -178,10 +178,10 @@ def _rebind(inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: M
     rebound = {}
     names = {name for dim in dims.values() for name in dim.parameters}  # of the actual dims
     for label, symbol in symbols.items():
-        expected = [dim.substitute(dims) for dim, _ in _dim_pairs(inputs[label].type, symbol.type)]
+        expected = [dim.substitute(dims) for dim, _ in dim_pairs(inputs[label].type, symbol.type)]
         needs_check = [
             a.is_dynamic and not e.is_dynamic and e.parameters <= names
-            for e, (_, a) in zip(expected, _dim_pairs(inputs[label].type, symbol.type), strict=True)
+            for e, (_, a) in zip(expected, dim_pairs(inputs[label].type, symbol.type), strict=True)
         ]
         if any(needs_check):
             actual = symbol.shape
@@ -191,9 +191,13 @@ def _rebind(inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: M
     return rebound
 
 
-def _dim_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
-    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape.is_ranked and b.shape.is_ranked:
-        yield from zip(a.shape, b.shape, strict=False)
+def dim_pairs(a: Type, b: Type) -> list[tuple[Dim, Dim]]:
+    """Return the dims of two tensors of one known rank in pairs; none for other types."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return []
+    if not a.shape.is_ranked or not b.shape.is_ranked or len(a.shape) != len(b.shape):
+        return []
+    return list(zip(a.shape, b.shape, strict=True))
 
 
 # The nodes
@@ -207,12 +211,11 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     """
     inputs = inputs_of(model)
     dims = unify_dims(what, inputs, {label: s.type for label, s in symbols.items()})
-    types = dict.fromkeys(s.type for s in model.symbols)
-    inner_names = [name for name in names_of(types) if name not in dims]
+    inner_names = [name for name in names_of(s.type for s in model.symbols) if name not in dims]
     with graph.layer(layer) if layer else nullcontext():
         site = graph.site
         prefix = site.layer
-        if inner_names and (prefix or not _names_in(graph).isdisjoint(inner_names)):
+        if inner_names and (prefix or not {*names_of(s.type for s in graph.symbols)}.isdisjoint(inner_names)):
             dims = with_own(dims, inner_names, prefix or f"{model.name}/")
         replay = Replay(model, graph, what, prefix=prefix, dims=dict(dims))
         for label, symbol in symbols.items():
@@ -230,10 +233,6 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     for domain, version in model.opsets.items():
         graph.opsets[domain] = max(version, graph.opsets.get(domain, 0))
     return [replay.of(s) for s in results]
-
-
-def _names_in(graph: Graph) -> set[str]:
-    return {*names_of(dict.fromkeys(s.type for s in graph.symbols))}
 
 
 def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequence[Symbol]) -> list[Symbol]:

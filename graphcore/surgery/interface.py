@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.buffers import Buffer
-from graphcore.ir.definitions import names_of
+from graphcore.ir.definitions import names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.names import checked_name
@@ -134,7 +134,8 @@ def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named
             raise GraphError(f"{what}: no input is called {name!r}", help=f"the inputs: {names}")
         bound.append((symbol, fitting(what, name, symbol, value)))
     rest = [s for s in self.input_symbols if not any(s is b for b, _ in bound)]
-    types = {s.id: _in_dims(s.type, _dims_of(bound)) for s in rest}
+    sizes = {name: Dim(size) for name, size in _dims_of(bound).items()}
+    types = {s.id: substituted(s.type, sizes) for s in rest}
     replay = replica(self, what, inputs=rest, types=types)
     for symbol, array in bound:
         type_ = tensor_type(symbol.dtype, Shape(array.shape))
@@ -211,12 +212,6 @@ def _dims_of(bound: list[tuple[Symbol, np.ndarray[Any, Any]]]) -> dict[str, int]
                     help="give arrays whose dims of the same name are equal",
                 )
     return sizes
-
-
-def _in_dims(type_: Type, dims: Mapping[str, int]) -> Type:
-    if not isinstance(type_, TensorType) or not type_.shape.is_ranked or not dims:
-        return type_
-    return tensor_type(type_.dtype, type_.shape.substitute(dims), type_.ambiguous)
 
 
 # The part of a graph between some values and others.
@@ -342,7 +337,7 @@ def rename(
     Example:
         model.rename({"input.1": "image", "unk__0": "batch"})
     """
-    dim_names = set(names_of(dict.fromkeys(s.type for s in self.symbols)))
+    dim_names = set(names_of(s.type for s in self.symbols))
     values, dims = dict(values or {}), dict(dims or {})
     for old, new in (names or {}).items():
         is_value = _is_value(self, old)

@@ -32,6 +32,7 @@ from graphcore.ir.transform.match import Pattern, PatternGraph, either, op
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array, parts
 from graphcore.onnx.notes import DOMAINS, OPSET
+from graphcore.onnx.proto.opened import domain_of
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.operators import REDUCTIONS
 from graphcore.surgery.copying import replica
@@ -46,7 +47,8 @@ def finder(what: str, graph: Graph, pattern: str | Callable[..., Any]) -> Finder
     """Return a function that returns the match ending in a node, or None. Raises `GraphError`."""
     if isinstance(pattern, str):
         domain, _, op_type = pattern.rpartition("::")
-        return functools.partial(_match_operator, op_type, "" if domain == "ai.onnx" else domain)
+        wanted = op_type, domain_of(domain)
+        return lambda node: Match(node, {}, (), (node,)) if (node.op_type, node.domain) == wanted else None
     if not isinstance(pattern, Pattern):
         if not callable(pattern):
             raise GraphError(
@@ -65,10 +67,6 @@ def finder(what: str, graph: Graph, pattern: str | Callable[..., Any]) -> Finder
         return None
 
     return find
-
-
-def _match_operator(op_type: str, domain: str, node: Node) -> Match | None:
-    return Match(node, {}, (), (node,)) if node.op_type == op_type and node.domain == domain else None
 
 
 # Variants
@@ -249,9 +247,9 @@ def _trace(
                 f"{what}: the pattern must return Symbols, got {type(result).__name__}",
                 help="return the last Symbol of the pattern",
             )
-    if not all(isinstance(root.producer, Node) for root in match._alternatives(results[0])):
-        raise GraphError(f"{what}: the pattern must end in a node", help="use at least one op: lambda x: ops.relu(x)")
     roots = match._alternatives(results[0])
+    if not all(isinstance(root.producer, Node) for root in roots):
+        raise GraphError(f"{what}: the pattern must end in a node", help="use at least one op: lambda x: ops.relu(x)")
     if any(isinstance(root.producer, Node) and root.producer.outputs[0] is not root for root in roots):
         raise GraphError(
             f"{what}: the pattern ends in a second or later result of a node",

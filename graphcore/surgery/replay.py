@@ -304,7 +304,7 @@ class Replay(Rewrite):
         if self._outer is not None:
             return self._outer._own_names
         inputs = names_of(s.type for s in self.old.input_symbols)
-        own = {*names_of(dict.fromkeys(s.type for s in self.old.symbols))}.difference(inputs)
+        own = {*names_of(s.type for s in self.old.symbols)}.difference(inputs)
         return frozenset(name for old in own for name in self._dims.get(old, Dim(old)).parameters)
 
     def _has_renamed_dims(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:

@@ -170,14 +170,11 @@ def _by_element(function: Callable[..., Size]) -> _Rule:
         if not any(isinstance(v, tuple) for v in values):
             return function(*values)
         count = max(lengths, default=1)
-        columns = [v if isinstance(v, tuple) and len(v) == count else _repeated(v, count) for v in values]
+        vectors = [v if isinstance(v, tuple) else (v,) for v in values]
+        columns = [v if len(v) == count else v * count for v in vectors]
         return tuple([function(*sizes) for sizes in zip(*columns, strict=True)])
 
     return apply
-
-
-def _repeated(value: Value, count: int) -> tuple[Size, ...]:
-    return (value[0] if isinstance(value, tuple) else value,) * count
 
 
 def _arithmetic(function: Callable[[Any, Any], Any]) -> _Rule:

@@ -104,6 +104,15 @@ def small_constants(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto
     return constants
 
 
+def stacked(type_: Type, axis: int, length: Dim) -> Type:
+    """Return the type of values of a type along a new axis; another type than that of a tensor unchanged."""
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return type_
+    dims = list(type_.shape)
+    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, length)
+    return tensor_type(type_.dtype, _shape(dims))
+
+
 def join_types(types: Sequence[Type]) -> Type:
     """Return the common type of a value that can have any of these types: dims that differ become unknown."""
     first = types[0]

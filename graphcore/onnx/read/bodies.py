@@ -14,7 +14,7 @@ from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.symbol import Input, Node, Symbol, root_of
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips, invalid, named_inputs
-from graphcore.onnx.proto.type_protos import join_types
+from graphcore.onnx.proto.type_protos import join_types, stacked
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.statements import BodyStatements, Statement
 from graphcore.onnx.schemas.node_inference import infer_node
@@ -65,7 +65,8 @@ def read(
     if op_type == "Scan" and "body" in protos and opset >= 9:
         return _scan(read_body, protos["body"], inputs, attributes, outputs, place)
     if op_type == "SequenceMap" and "body" in protos:
-        element_types = [_element(s.type) if s is not None else OpaqueType() for s in inputs]
+        types = [OpaqueType() if s is None else s.type for s in inputs]
+        element_types = [t.element if isinstance(t, SequenceType) else t for t in types]
         body = read_body("body", protos["body"], element_types)
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
     if op_type == "FlexAttention":
@@ -126,7 +127,7 @@ def _loop(
             f"{place}: the condition that its body returns must be bool, got {condition}", help="return a bool first"
         )
     length = check_trips(inputs[0], inputs[1], body, place)
-    scanned = [_stack_type(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
+    scanned = [stacked(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
     results = [_loop_result(a, b.type) for a, b in zip(final_types, body.outputs[1:], strict=False)]
     return _results([*results, *scanned], outputs, place), {"body": body}
 
@@ -167,7 +168,7 @@ def _scan(
         (d for s, axis in zip(inputs[states:], axes, strict=False) if (d := _known_length(s, axis)) is not None),
         Dim.dynamic(),
     )
-    stacked = [_stack_type(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
+    stacked = [stacked(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     return _results([*final_types, *stacked], outputs, place), {"body": body}
 
 
@@ -220,18 +221,6 @@ def _known_length(symbol: Symbol | None, axis: int) -> Dim | None:
         return None
     length = symbol.type.shape[axis]
     return None if length.is_dynamic else length
-
-
-def _stack_type(type_: Type, axis: int, length: Dim) -> Type:
-    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
-        return type_
-    dims = list(type_.shape)
-    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, length)
-    return tensor_type(type_.dtype, _shape(dims))
-
-
-def _element(type_: Type) -> Type:
-    return type_.element if isinstance(type_, SequenceType) else type_
 
 
 # Result types of a model's nodes: by rules, by ONNX's inference, by declarations of operators, and by the model.

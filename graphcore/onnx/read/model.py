@@ -114,7 +114,8 @@ def _notes(proto: onnx.ModelProto) -> dict[str, str]:
     """Return the notes of a model and its values. Raises `ModelError` for notes that are not valid UTF-8."""
     graph = proto.graph
     values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
-    check_text((text for p in proto.metadata_props for text in (p.key, p.value)), "the model's metadata")
+    metadata = [p for properties in (proto.metadata_props, *values.values()) for p in properties]
+    check_text((text for p in metadata for text in (p.key, p.value)), "the model's metadata")
     properties_by_name = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
     return notes.with_value_notes(notes.read({p.key: p.value for p in proto.metadata_props}), properties_by_name)
 

@@ -24,7 +24,7 @@ from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.proto import buffer_notes
-from graphcore.onnx.proto.limits import check_text, invalid
+from graphcore.onnx.proto.limits import invalid
 from graphcore.onnx.proto.opened import Opened, graph_name, versions_of
 from graphcore.onnx.proto.opened import constants_of as constants_of
 from graphcore.onnx.proto.value_protos import Large
@@ -140,9 +140,6 @@ def _read(model: ModelContext, promotion: str | PromotionSystem | None) -> Graph
     model.functions.check_calls(proto.graph.node, model.versions)
     model.watch.look()
     declared = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.type.WhichOneof("value")}
-    values = (*proto.graph.input, *proto.graph.output, *proto.graph.initializer)
-    metadata = [p for holder in (proto, *values) for p in holder.metadata_props]
-    check_text((text for p in metadata for text in (p.key, p.value)), "the model's metadata")
     graph = Graph(graph_name(proto.graph.name), promotion=promotion or model.promotion())
     graph.metadata = _metadata(model)
     graph.opsets = {d: v for d, v in model.versions.items() if d not in ("", "ai.onnx.ml")}

@@ -60,7 +60,7 @@ class Like:
         types = [None if i >= len(inputs) or (s := inputs[i]) is None else s.type for i in positions]
         shapes = [t.shape if isinstance(t, TensorType) else None for t in types]
         source = inputs[self.dtype] if self.dtype < len(inputs) else None
-        dtype = DType.float32 if source is None else _dtype(source)
+        dtype = DType.float32 if source is None else getattr(source.type, "dtype", None)
         try:
             results = shapes_of(SHAPES[self.operator], OperatorCall(shapes, attributes, len(proto.output)))
         except ValueError:  # operands that the operator does not accept: the runtime reports them
@@ -71,10 +71,6 @@ class Like:
 
 
 _NOWHERE = Folder(None)
-
-
-def _dtype(symbol: Symbol) -> DType | None:
-    return symbol.type.dtype if isinstance(symbol.type, TensorType) else None
 
 
 def _ranked_operand(inputs: Inputs, position: int) -> TensorType | None:

@@ -12,7 +12,9 @@ from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Symbol, present
+from graphcore.onnx.proto.type_protos import stacked
 from graphcore.onnx.versions.older import Converted, ReadNode, expand_function, unknown
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -329,7 +331,7 @@ def scan_over_batch(node: ReadNode) -> Converted:
     if length is not None:
         inner[states:] = [_slice_sequence(outer, symbol, length) for symbol in padded]
     results: list[Type] = [symbol.type for symbol in body.outputs[:states]]
-    results += [_stack_type(symbol.type) for symbol in body.outputs[states:]]
+    results += [stacked(symbol.type, 0, Dim.dynamic()) for symbol in body.outputs[states:]]
     _move(body, outer)
     attributes = {"body": body, "num_scan_inputs": count}
     if node.attributes.get("directions"):
@@ -359,12 +361,6 @@ def _without_batch(symbol: Symbol) -> Type:
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked or not type_.shape:
         return type_
     return tensor_type(type_.dtype, type_.shape[1:])
-
-
-def _stack_type(type_: Type) -> Type:
-    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
-        return type_
-    return TensorType(type_.dtype, ["?", *type_.shape])
 
 
 def _slice_sequence(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:

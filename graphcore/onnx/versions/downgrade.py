@@ -131,10 +131,6 @@ def _chosen_axes(node: ReadNode, position: int) -> list[int] | None:
     return None if rank is None or axes is None else [int(a) % rank for a in axes.reshape(-1)]
 
 
-def _has_known_pad_axes(node: ReadNode) -> bool:
-    return node.optional(3) is None or _chosen_axes(node, 3) is not None
-
-
 def _pad_all_axes(node: ReadNode) -> None:
     axes = _chosen_axes(node, 3) if node.optional(3) is not None else None
     node.inputs[3:] = []
@@ -288,7 +284,10 @@ ROWS: Mapping[str, Mapping[int, Downgrade]] = {
     "LpPool": {18: only({"ceil_mode": 0, "dilations": 1}), 22: _WINDOWS},
     "MaxPool": {22: _WINDOWS},
     "OptionalHasElement": {18: Downgrade(lambda node: node.optional(0) is not None, _keep)},
-    "Pad": {18: Downgrade(_has_known_pad_axes, _pad_all_axes), 19: without("mode", "wrap")},
+    "Pad": {
+        18: Downgrade(lambda node: node.optional(3) is None or _chosen_axes(node, 3) is not None, _pad_all_axes),
+        19: without("mode", "wrap"),
+    },
     "QuantizeLinear": {
         19: ignored("saturate"),
         21: Downgrade(_quantizes_whole_axes, _zero_point_for_dtype),

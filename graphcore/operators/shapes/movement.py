@@ -156,8 +156,8 @@ def joined(call: OperatorCall) -> Shape:
     for dims in ranked:
         if len(dims) != len(first):
             raise ShapeError(f"ranks differ: {len(first)} and {len(dims)}", help="join tensors of one rank")
-    result = [alike(column, i) if i != axis else _sum(column) for i, column in enumerate(zip(*ranked, strict=True))]
-    return _shape(result)
+    columns = enumerate(zip(*ranked, strict=True))
+    return _shape([alike(dims, i) if i != axis else sum(dims[1:], start=dims[0]) for i, dims in columns])
 
 
 def alike(dims: Sequence[Dim], axis: int) -> Dim:
@@ -166,10 +166,6 @@ def alike(dims: Sequence[Dim], axis: int) -> Dim:
     if len(numbers) > 1:
         raise ShapeError(f"{numbers[0]} and {numbers[1]} at axis {axis}", help="make the dims equal")
     return Dim(numbers[0]) if numbers else next((d for d in dims if not d.is_dynamic), UNKNOWN)
-
-
-def _sum(dims: Sequence[Dim]) -> Dim:
-    return sum(dims[1:], start=dims[0])
 
 
 def parts(call: OperatorCall) -> list[Shape]:

@@ -14,6 +14,7 @@ from graphcore.ir.definitions import Definition, definition_of, names_of, substi
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
+from graphcore.surgery.calling import dim_pairs
 from graphcore.surgery.diff.alignment import Alignment
 from graphcore.surgery.diff.records import (
     Contents,
@@ -99,7 +100,7 @@ class _Comparison:
     def _find_dims(self, pairs: Alignment) -> None:
         """Find the dims of inputs that are other dims in the second graph."""
         ends = [(s.type, pairs.values[s.id].type) for s in pairs.old.input_symbols if s.id in pairs.values]
-        places = [pair for old, new in ends for pair in _dims_of(old, new)]
+        places = [pair for old, new in ends for pair in dim_pairs(old, new)]
         named: dict[str, Dim] = {}
         refused: set[str] = set()
         for a, b in places:
@@ -147,12 +148,12 @@ class _Comparison:
         first, second = (substituted(t, dims) for t, dims in zip((before, after), self._classes, strict=True))
         if first == second:
             return True
-        dims = zip(_dims_of(before, after), _dims_of(first, second), strict=True)
+        dims = zip(dim_pairs(before, after), dim_pairs(first, second), strict=True)
         return (
             isinstance(before, TensorType)
             and isinstance(after, TensorType)
             and before.dtype is after.dtype
-            and bool(_dims_of(before, after))
+            and bool(dim_pairs(before, after))
             and all(c == d or a == b or (a, b) in self._places or self._is_own_name(a, b) for (a, b), (c, d) in dims)
         )
 
@@ -347,14 +348,6 @@ class _Comparison:
         for a, b in zip(pairs.old.input_symbols, pairs.new.input_symbols, strict=False):
             if not self._follows(a.type, b.type):
                 self._types.append(TypeChange(a.name, b.name, str(a.type), str(b.type), place))
-
-
-def _dims_of(old: Type, new: Type) -> list[tuple[Dim, Dim]]:
-    if not isinstance(old, TensorType) or not isinstance(new, TensorType):
-        return []
-    if not old.shape.is_ranked or not new.shape.is_ranked or len(old.shape) != len(new.shape):
-        return []
-    return list(zip(old.shape, new.shape, strict=True))
 
 
 _MAX_NAMES = 4

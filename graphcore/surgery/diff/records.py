@@ -76,7 +76,8 @@ class WeightChange:
         if self.kind != "~":
             return escaped(f"{self.kind} {self.name}: {self.before or self.after}")
         types = self.before if self.before == self.after else f"{self.before} -> {self.after}"
-        text = f"~ {_name_pair(self.name, self.other)}: {types}"
+        name = self.name if self.name == self.other else f"{self.name} -> {self.other}"
+        text = f"~ {name}: {types}"
         if self.differing:
             text += f", {self.differing} of {self.size} differ"
             text += "" if self.largest is None else f", by {self.largest:.4g} at most"
@@ -188,10 +189,6 @@ def _group_lines(rows: Sequence[TypeChange | WeightChange]) -> Iterator[str]:
         else:
             names = ", ".join(each.name for each in group[:3])
             yield f"~ {len(group)} of them: {key[0]} -> {key[1]} ({names}, ...)"
-
-
-def _name_pair(name: str, other: str) -> str:
-    return name if name == other else f"{name} -> {other}"
 
 
 # Keys to compare attributes, constants and weights by, and differences of arrays.
