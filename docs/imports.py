@@ -87,7 +87,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "versions",
         "schemas",
         "proto",
-        "ir_package notes",
+        "notes",
     ),
 }
 """By folder what may import what: each row only rows below it, and what stands in one row each other's nothing."""

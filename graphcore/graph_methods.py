@@ -342,9 +342,7 @@ def export(
 
 @method(Graph, "__str__")
 def text(self: Graph) -> str:
-    from graphcore.ir.printing import graph_text  # not needed until a graph is printed
-
-    return graph_text(self)
+    return verification.graph_text(self)
 
 
 def _drawing() -> ModuleType:
@@ -474,34 +472,6 @@ def symbol_html(self: Symbol) -> str:
 def symbol_svg(self: Symbol) -> str:
     drawn: str = _drawing().symbol_svg(self)
     return drawn
-
-
-@method(Symbol)
-def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
-    """Replace the Symbol by `transform(self)` in all nodes that read it now.
-
-    Nodes, bodies that capture the Symbol, outputs (which keep their names) and values of buffers read the new Symbol.
-    The transformation itself, and later uses, read the old one. Later Symbols get new numbers and new generated names.
-    Loaded Models do not change. After an error the graph is unchanged.
-
-    Args:
-        transform: Called once with the Symbol; returns a Symbol of the same dtype and shape.
-
-    Returns:
-        The new Symbol.
-
-    Raises:
-        DTypeError: The dtype changes.
-        ShapeError: The shape changes.
-        GraphError: The result depends on a consumer of the Symbol, the Symbol belongs to a finished body, or its graph
-            has a body under construction.
-
-    Example:
-        hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
-    """
-    from graphcore.build.insert import insert  # not needed for most graphs
-
-    return insert(self, transform)
 
 
 @method(Symbol, "__getattr__")

@@ -15,11 +15,11 @@ from graphcore.errors import ExportError, GraphError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.rewrite import exposed
-from graphcore.onnx.ir_package import to_ir
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
 from graphcore.onnx.proto.model_proto import encode, join, within_limit
 from graphcore.onnx.proto.value_protos import Chunk, External, raw
+from graphcore.onnx.read.ir_models import to_ir
 from graphcore.onnx.read.source import Source, source_of
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.state.attaching import method
 from graphcore.ir.state.frozen import change
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
@@ -22,11 +23,32 @@ if TYPE_CHECKING:
 _OP = "insert_transformation"
 
 
-def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
-    """See `Symbol.insert_transformation`."""
-    graph = symbol.graph
-    _check_open(graph, symbol)
-    symbol = graph.build.own(symbol, _OP, "the Symbol")
+@method(Symbol)
+def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
+    """Replace the Symbol by `transform(self)` in all nodes that read it now.
+
+    Nodes, bodies that capture the Symbol, outputs (which keep their names) and values of buffers read the new Symbol.
+    The transformation itself, and later uses, read the old one. Later Symbols get new numbers and new generated names.
+    Loaded Models do not change. After an error the graph is unchanged.
+
+    Args:
+        transform: Called once with the Symbol; returns a Symbol of the same dtype and shape.
+
+    Returns:
+        The new Symbol.
+
+    Raises:
+        DTypeError: The dtype changes.
+        ShapeError: The shape changes.
+        GraphError: The result depends on a consumer of the Symbol, the Symbol belongs to a finished body, or its graph
+            has a body under construction.
+
+    Example:
+        hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
+    """
+    graph = self.graph
+    _check_open(graph, self)
+    symbol = graph.build.own(self, _OP, "the Symbol")
     if is_swallowed(symbol):
         raise GraphError(
             f"{_OP}: a longer expression has absorbed the terms of the Symbol and does not read it",

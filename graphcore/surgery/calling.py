@@ -39,11 +39,8 @@ def call(
     model.verify()
     values = _bind_args(what, model, args, kwargs)
     graph = _graph_of(what, model, values)
-    symbols = {
-        label: _operand(what, graph, label, wanted, values[label], implicit_casts)
-        for label, wanted in inputs_of(model).items()
-    }
     inputs = inputs_of(model)
+    symbols = {k: _operand(what, graph, k, wanted, values[k], implicit_casts) for k, wanted in inputs.items()}
     symbols = _rebind(inputs, symbols, unify_dims(what, inputs, {label: s.type for label, s in symbols.items()}))
     graph.build.end_expressions([*symbols.values()])
     name = model.name if layer is None else layer

@@ -59,11 +59,10 @@ def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Gr
         model.with_inputs("x", "decoder.weight")
     """
     what = "with_inputs"
-    wanted = [*inputs]
-    for each in wanted:
+    for each in inputs:
         if isinstance(each, str):
             refuse_folded(self, what, each)
-    chosen = named_values(self, what, wanted)
+    chosen = named_values(self, what, inputs)
     for name, symbol in chosen:
         refuse_folded(self, what, symbol.name)
         is_weight = isinstance(symbol.producer, Constant)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphcore.types.dtypes import DType
 
 
-_PARTS = ("ops.families", "graph_methods", "build.functions")
+_PARTS = ("ops.families", "graph_methods", "build.functions", "build.insert")
 _LATE = {
     name: module
     for module, names in {

@@ -1,18 +1,42 @@
-"""Read models of the package onnx-ir as Graphs, with the arrays of their initializers."""
+"""Models of the package onnx-ir, which share the arrays of initializers: read as Graphs, and made of messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
+import onnx
 
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
-from graphcore.onnx.ir_package import onnx_ir
 from graphcore.onnx.proto.opened import Opened
 from graphcore.onnx.proto.value_protos import LARGE, Large, raw
 from graphcore.onnx.read.reader import read
 from graphcore.types.dtypes import DType
+
+
+def onnx_ir(what: str) -> Any:
+    """Return the module onnx_ir. Raises `ModelError` if it is not installed."""
+    try:
+        return importlib.import_module("onnx_ir")
+    except ImportError as error:
+        raise ModelError(
+            f"{what}: the package onnx-ir cannot be imported: {error}", help="pip install 'graphcore-engine[ir]'"
+        ) from None
+
+
+def to_ir(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
+    """Return a model as an `onnx_ir.Model`. arrays: of the initializers whose content the message lacks."""
+    ir = onnx_ir("to_ir")
+    model = ir.from_proto(proto)
+    for name, array in arrays.items():
+        value = model.graph.initializers[name]
+        dtype, metadata = value.const_value.dtype, dict(value.const_value.metadata_props)
+        value.const_value = ir.Tensor(array, dtype=dtype, name=name, metadata_props=metadata)
+    return model
 
 
 @method(Graph, is_static=True)

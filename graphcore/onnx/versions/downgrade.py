@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol, present
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.versions.older import MOVED, ReadNode
+from graphcore.onnx.versions.older import REDUCTIONS, ReadNode
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -267,8 +267,6 @@ def _drop_lengths(node: ReadNode) -> None:
     node.inputs[6:] = []
 
 
-_REDUCTIONS = sorted(name for name in MOVED if name.startswith("Reduce") and name != "ReduceSum")
-
 ROWS: Mapping[str, Mapping[int, Downgrade]] = {
     "Attention": {
         24: Downgrade(lambda node: node.optional(6) is None, _drop_lengths),
@@ -293,7 +291,7 @@ ROWS: Mapping[str, Mapping[int, Downgrade]] = {
         21: Downgrade(_quantizes_whole_axes, _zero_point_for_dtype),
         23: only({"precision": 0}),
     },
-    **{name: {18: Downgrade(_has_known_axes, _axes_to_attribute)} for name in _REDUCTIONS},
+    **{name: {18: Downgrade(_has_known_axes, _axes_to_attribute)} for name in REDUCTIONS},
     "Resize": {
         18: Downgrade(_resizes_plainly, _resize_all_axes),
         19: without("coordinate_transformation_mode", "half_pixel_symmetric"),

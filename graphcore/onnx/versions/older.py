@@ -35,6 +35,9 @@ MOVED: dict[str, tuple[str, ...]] = {
 }
 """Attributes that became operands, after the first operand."""
 
+REDUCTIONS = sorted(name for name in MOVED if name.startswith("Reduce") and name != "ReduceSum")
+"""Those whose axes became an operand with opset 18."""
+
 
 def attributes_to_operands(node: ReadNode) -> None:
     """Lists of integers were attributes, and are operands."""

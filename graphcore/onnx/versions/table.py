@@ -19,8 +19,6 @@ from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType,
 
 Change: TypeAlias = Callable[[ReadNode], Converted]
 
-_REDUCTIONS = sorted(name for name in older.MOVED if name.startswith("Reduce") and name != "ReduceSum")
-
 # Operator: {version that changed it: the conversion across that change}. A node older than the version of Graphs goes
 # through all changes after its own version; a newer node goes back through all changes that are newer than Graphs.
 CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
@@ -42,7 +40,7 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "Pad": {11: older.pad},
         "Range": {27: adapters.range_in},
         "ReduceSum": {13: older.attributes_to_operands},
-        **{name: {18: older.attributes_to_operands} for name in _REDUCTIONS},
+        **{name: {18: older.attributes_to_operands} for name in older.REDUCTIONS},
         "Resize": {11: adapters.coordinates, 13: adapters.half_pixel},
         "RoiAlign": {16: older.roi_align},
         "Scan": {9: adapters.scan_over_batch},
