@@ -104,7 +104,7 @@ def small_constants(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto
     return constants
 
 
-def stacked(type_: Type, axis: int, length: Dim) -> Type:
+def stack_type(type_: Type, axis: int, length: Dim) -> Type:
     """Return the type of values of a type along a new axis; another type than that of a tensor unchanged."""
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return type_

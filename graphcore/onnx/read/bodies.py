@@ -14,7 +14,7 @@ from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.symbol import Input, Node, Symbol, root_of
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips, invalid, named_inputs
-from graphcore.onnx.proto.type_protos import join_types, stacked
+from graphcore.onnx.proto.type_protos import join_types, stack_type
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.statements import BodyStatements, Statement
 from graphcore.onnx.schemas.node_inference import infer_node
@@ -127,7 +127,7 @@ def _loop(
             f"{place}: the condition that its body returns must be bool, got {condition}", help="return a bool first"
         )
     length = check_trips(inputs[0], inputs[1], body, place)
-    scanned = [stacked(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
+    scanned = [stack_type(s.type, 0, length) for s in body.outputs[1 + len(state_types) :]]
     results = [_loop_result(a, b.type) for a, b in zip(final_types, body.outputs[1:], strict=False)]
     return _results([*results, *scanned], outputs, place), {"body": body}
 
@@ -168,7 +168,7 @@ def _scan(
         (d for s, axis in zip(inputs[states:], axes, strict=False) if (d := _known_length(s, axis)) is not None),
         Dim.dynamic(),
     )
-    stacked = [stacked(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
+    stacked = [stack_type(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     return _results([*final_types, *stacked], outputs, place), {"body": body}
 
 

@@ -12,7 +12,7 @@ from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Symbol, present
-from graphcore.onnx.proto.type_protos import stacked
+from graphcore.onnx.proto.type_protos import stack_type
 from graphcore.onnx.versions.older import Converted, ReadNode, expand_function, unknown
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -331,7 +331,7 @@ def scan_over_batch(node: ReadNode) -> Converted:
     if length is not None:
         inner[states:] = [_slice_sequence(outer, symbol, length) for symbol in padded]
     results: list[Type] = [symbol.type for symbol in body.outputs[:states]]
-    results += [stacked(symbol.type, 0, Dim.dynamic()) for symbol in body.outputs[states:]]
+    results += [stack_type(symbol.type, 0, Dim.dynamic()) for symbol in body.outputs[states:]]
     _move(body, outer)
     attributes = {"body": body, "num_scan_inputs": count}
     if node.attributes.get("directions"):
