@@ -78,7 +78,7 @@ class Casts:
                 result = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
             else:
                 result = self._cast(symbol, source, target)
-                if result is not symbol and holds(target, source):
+                if result is not symbol and (source.is_integer or source in NARROW) and holds(target, source):
                     self._done[result.id, target, source, is_read] = symbol
             self._done[key] = result
         return result
