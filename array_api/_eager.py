@@ -119,10 +119,11 @@ class Array(EagerArray):
 
 PROMOTION = ArrayApi("2025.12 with float16")
 """The promotion system of Arrays."""
+_SCALARS = frozenset({bool, int, float, complex})
 
 
 def is_scalar(value: object) -> bool:
-    return type(value) in (bool, int, float, complex)
+    return type(value) in _SCALARS
 
 
 def as_arrays(op: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
