@@ -22,6 +22,7 @@ from graphcore.cli.arguments.options import LinkArguments, links
 from graphcore.cli.distances import feeds_of
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.ir.graph import Graph
+from graphcore.ir.transform.walk import operators
 from graphcore.operators import Trait, having
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
 from graphcore.runtime.ort.release import processor_flags
@@ -181,10 +182,7 @@ def _text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchRow:
-    """The result for a number of threads and a size of the batch. reason: why onnxruntime alone does not run.
-
-    advice: a faster provider for the model.
-    """
+    """The result for a number of threads and a size of the batch. reason: why onnxruntime alone does not run."""
 
     threads: int
     batch: int
@@ -192,7 +190,6 @@ class BenchRow:
     ours: Latency
     alone: Latency | None
     reason: str
-    advice: str
 
     @property
     def label(self) -> str:
@@ -260,20 +257,7 @@ def _row(args: argparse.Namespace, threads: int, size: int | None, tell: Callabl
         calls.append(lambda: other(feeds))
     latencies = in_turns(calls, args.seconds, tell)
     batch = _rows(feeds, model.inputs)
-    beside = latencies[1] if alone is not None else None
-    return BenchRow(threads, batch, size is not None, latencies[0], beside, reason, _advice(args, model, latencies[0]))
-
-
-def _advice(args: argparse.Namespace, model: runtime.Model, latency: Latency) -> str:
-    """Return the form that may be faster than the CPU provider for a slow model with float products; or ""."""
-    is_slow = args.provider in (None, "cpu") and latency.percentile(50) >= _MIN_SECONDS
-    if not is_slow or "avx512_bf16" not in processor_flags():
-        return ""
-    operators = {placed.operator for placed in model.placement().operators}
-    if operators.isdisjoint(_PRODUCTS):
-        return ""
-    form = f"graphcore compare {args.model} --provider openvino --precision fast"
-    return f"OpenVINO in bfloat16 may take 0.3 to 0.6 of the time (docs/howto/openvino.md): {form}"
+    return BenchRow(threads, batch, size is not None, latencies[0], latencies[1] if alone is not None else None, reason)
 
 
 def _feeds(args: argparse.Namespace, model: runtime.Model, size: int | None) -> dict[str, Any]:
@@ -332,8 +316,12 @@ def _print(args: argparse.Namespace, rows: list[BenchRow], memory: Mapping[str, 
     output.table(table, head=head, numbers=range(2, 9))
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         output.line(f"onnxruntime alone does not run it: {reason}")
-    for advice in dict.fromkeys(row.advice for row in rows if row.advice):
-        output.line(advice)
+    is_slow = args.provider in (None, "cpu") and rows[0].ours.percentile(50) >= _MIN_SECONDS
+    if is_slow and "avx512_bf16" in processor_flags():
+        op_types = {op_type for op_type, _ in operators(Graph.load(args.model, **links(args)))}
+        if not op_types.isdisjoint(_PRODUCTS):
+            form = f"graphcore compare {args.model} --provider openvino --precision fast"
+            output.line(f"OpenVINO in bfloat16 may take 0.3 to 0.6 of the time (docs/howto/openvino.md): {form}")
     if memory is not None:
         sizes = {side: "unknown" if count is None else output.size(count) for side, count in memory.items()}
         output.line(f"memory: graphcore {sizes['graphcore']}, onnxruntime {sizes['onnxruntime']}")
