@@ -67,8 +67,7 @@ def describe_machine(book: Notebook) -> Machine:
         book.add(
             "note",
             "bfloat16",
-            "this processor multiplies bfloat16, as OpenVINO does by default and onnxruntime's CPU provider does not:"
-            " float32 models of large products or convolutions take 0.3 to 0.6 of the time",
+            "this processor multiplies bfloat16: on OpenVINO models of large products take 0.3 to 0.6 of the time",
             'gc.InferenceSession("openvino", precision="fast"); its error is in docs/howto/openvino.md',
         )
     mode = _huge_pages()

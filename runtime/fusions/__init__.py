@@ -121,14 +121,11 @@ row. With heads and rows in one axis the operator takes the same time (1.00 to 1
 2: 1.10 of Tanh and its factors)."""
 
 
-_SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
-
-
 def may_fuse(there: set[tuple[str, str]], dtypes: Set[DType]) -> bool:
     """Return True if any fusion may match in a graph of these operators and dtypes."""
     op_types = {op_type for op_type, domain in there if not domain}
     fusions = FUSIONS if DType.float32 in dtypes else [f for f in FUSIONS if f.rule is length]  # it takes float16 too
-    return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in fusions)
+    return any(fusion.may_match(op_types) for fusion in fusions)
 
 
 def fuse(

@@ -34,7 +34,6 @@ from graphcore.runtime.ort.openvino.support import (
     checked_apart,
     findings,
     not_taken,
-    without_checks,
 )
 from graphcore.runtime.ort.release import processor_flags
 from graphcore.surgery.astype import astype
@@ -130,12 +129,7 @@ def planned(
     unsupported = not_taken(source, halves=hint != "f32")
     if unsupported is not None:
         return Plan(lower(graph, "cpu"), "", {f"{unsupported}": "OpenVINO does not support the dtype"})
-    checked = joined(lower(source, "openvino"))
-    lowered, checks = without_checks(checked)
-    sizes = None
-    if checks:
-        plain, sizes = checked_apart(checked)
-        lowered = lowered if sizes is None else plain
+    lowered, checks, sizes = checked_apart(joined(lower(source, "openvino")))
     report = findings(lowered, legality("openvino", runtime), halves=hint != "f32")
     if not report.unsupported:
         return Plan(lowered, hint, {}, report.bounds, checks, sizes)
@@ -196,13 +190,10 @@ class Compiled:
         """Run as the session does; on the CPU if an operand is empty, an integer is too large, or sizes differ from the
         stated ones."""
         values = {**self._defaults, **feed}
-        if self._is_device and not all(array.size for array in values.values()):
-            # Some of OpenVINO's kernels refuse operands without elements, others crash.
-            return list(self._cpu().run(self._names if names is None else list(names), feed, options))
-        if not self._is_checked:
-            return list(self._session._sess.run(self._names if names is None else names, feed, options))
         requested = self._names if names is None else list(names)
-        if self._fits(values) and self._agree(values):
+        # Some of OpenVINO's kernels refuse operands without elements, others crash.
+        is_empty = self._is_device and not all(array.size for array in values.values())
+        if not is_empty and self._fits(values) and self._agree(values):
             try:
                 results = list(self._session._sess.run([*requested, *self._compared], feed, options))
             except Exception:
@@ -233,8 +224,6 @@ class Compiled:
         return self._sizes is None or _pairwise(self._sizes.run(None, feed))
 
     def _fits(self, feed: Mapping[str, Any]) -> bool:
-        if not self._bounds:
-            return True
         sizes = {norm: _size(norm[0], feed[norm[1]]) for norm in self._norms}
         return all(
             bound.constant + sum(factor * sizes[norm] for norm, factor in bound.norms.items()) <= LIMIT
@@ -253,8 +242,6 @@ def _pairwise(arrays: Sequence[Any]) -> bool:
 
 
 def _size(kind: str, array: Any) -> float:
-    if not array.size:
-        return 0.0
     if kind == "greatest":
         return float(max(int(array.max()), -int(array.min())))
     return float(np.abs(array.astype(np.float64)).sum())

@@ -201,8 +201,6 @@ def _result_bound(node: Node, known_bounds: Mapping[int, IntegerBound]) -> Integ
         return None
     if node.op_type == "Cast":
         return bounds[0] if bounds else _cast_bound(node)
-    if node.op_type == "ConstantOfShape":
-        return IntegerBound(float(np.abs(np.asarray(node.attributes["value"], np.float64)).max()))
     rule = _RULES.get(node.op_type)
     if rule is not None:
         return rule(node, bounds)
@@ -283,6 +281,7 @@ _RULES: dict[str, Callable[[Node, list[IntegerBound]], IntegerBound | None]] = {
     "Mul": _multiple_bound,
     "ReduceSum": _total_bound,
     "MatMul": _product_bound,
+    "ConstantOfShape": lambda node, bounds: IntegerBound(float(np.abs(node.attributes["value"]).max())),
 }
 
 
@@ -291,8 +290,7 @@ def without_checks(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
 
     Each pair names two additional outputs, int64 vectors, which are equal if the compared sizes are.
     """
-    checks = [n for n in graph.nodes if n.op_type == "Reshape" and SIZE_CHECK in (n.outputs[0].given_name or "")]
-    compared = {n.outputs[0].id: pair for n in checks if (pair := _compared(n)) is not None}
+    compared = {node.outputs[0].id: pair for node in graph.nodes if (pair := _compared(node)) is not None}
     if not compared:
         return graph, ()
     rewrite = Rewrite(graph, _RemoveChecks({*compared}))
@@ -309,51 +307,44 @@ def without_checks(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
     return new, tuple(pairs)
 
 
+@dataclass(eq=False)
 class _RemoveChecks(Policy[Rewrite]):
-    """Remove checks of sizes. checks: the ids of their outputs."""
+    """Remove checks of sizes. axes: the ids of the axes that depend on them, each the element of a constant."""
 
-    def __init__(self, checks: set[int]) -> None:
-        self._checks = checks
-        self._sizes: set[int] = set()
-        self._apart: dict[int, Symbol] = {}
+    axes: set[int]
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        output_id = node.outputs[0].id
-        old = [s.id for s in node.inputs if s is not None]
-        if node.op_type == "Squeeze" and old[0] in self._apart:
-            return (self._apart[old[0]],)
-        if not inputs or inputs[0] is None:
-            return None
-        if (node.op_type == "Shape" and old[0] in self._checks) or (node.op_type == "Gather" and old[1] in self._sizes):
-            self._sizes.add(output_id)
-        elif node.op_type == "Unsqueeze" and old[1] in self._sizes:
-            self._apart[output_id] = inputs[0]
-        elif output_id not in self._checks:
-            return None
-        rewrite.bind(node.outputs[0], inputs[0])
-        return (None,)
+        return inputs[:1] if node.outputs[0].id in self.axes else None
 
 
-def checked_apart(graph: Graph) -> tuple[Graph, Graph | None]:
-    """Return the graph without checks, and a graph whose outputs are the compared pairs; None if that one is costly.
+def checked_apart(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...], Graph | None]:
+    """Return the graph without checks, the compared pairs, and a graph whose outputs they are.
 
+    The pairs are outputs of the first graph if another one is costly, and the last is None then, or without checks.
     Measured: outputs of integers double the time of a call of OpenVINO.
     """
-    plain, pairs = without_checks(graph)
-    sizes, _ = without_checks(graph)
+    whole, pairs = without_checks(graph)
+    if not pairs:
+        return graph, (), None
+    plain, sizes = (without_checks(graph)[0] for _ in range(2))
     count = 2 * len(pairs)
     plain.build.outputs(plain.named_outputs[:-count])
     sizes.build.outputs(sizes.named_outputs[-count:])
     prune(plain)
     prune(sizes)
-    return plain, None if any(n.op_type in _COSTLY or bodies(n) for n in sizes.nodes) else sizes
+    is_costly = any(n.op_type in _COSTLY or bodies(n) for n in sizes.nodes)
+    return (whole, pairs, None) if is_costly else (plain, pairs, sizes)
 
 
 _COSTLY = frozenset("Attention Conv ConvTranspose Einsum GRU Gemm LSTM MatMul RNN Resize Softmax".split())
 
 
-def _compared(check: Node) -> tuple[Symbol, Symbol] | None:
-    """Return the sizes that a check compares."""
+def _compared(axis: Node) -> tuple[Symbol, Symbol] | None:
+    """Return the sizes that a check compares, for the Gather after it."""
+    sizes = node_of(axis.inputs[1], "Shape") if axis.op_type == "Gather" else None
+    check = None if sizes is None else node_of(sizes.inputs[0], "Reshape")
+    if check is None or SIZE_CHECK not in (check.outputs[0].given_name or ""):
+        return None
     where = node_of(check.inputs[1], "Where")
     equal = None if where is None else node_of(where.inputs[0], "Equal")
     lhs, rhs = (None, None) if equal is None else equal.inputs
