@@ -85,42 +85,36 @@ def row(traits: str = "", **properties: Any) -> OperatorRow:
     return OperatorRow(sum(Trait[name].value for name in traits.split()), **properties)
 
 
+def rows(names: str, traits: str = "", **properties: Any) -> dict[str, OperatorRow]:
+    """Return one row for several operators. names: separated by spaces."""
+    return dict.fromkeys(names.split(), row(traits, **properties))
+
+
 # The library's own operators, which lowering expands.
 
 ROWS: Mapping[str, OperatorRow] = {
-    **dict.fromkeys(
-        (
-            "Angle Cbrt Digamma Erfc Erfcinv Erfcx Erfinv Exp10 Exp2 Expm1 Lgamma Log10 Log1p Log2 Magnitude Modf "
-            "NormCdf NormCdfInverse ReciprocalCbrt Rsqrt Sinc Tgamma"
-        ).split(),
-        row("ELEMENTWISE ROUNDS"),
+    **rows(
+        "Angle Cbrt Digamma Erfc Erfcinv Erfcx Erfinv Exp10 Exp2 Expm1 Lgamma Log10 Log1p Log2 Magnitude Modf "
+        "NormCdf NormCdfInverse ReciprocalCbrt Rsqrt Sinc Tgamma",
+        "ELEMENTWISE ROUNDS",
     ),
-    **dict.fromkeys(
-        "Atan2 Fdim FloorDiv FloorMod Hypot IntegerPow Ldexp LogAddExp ReciprocalHypot SwiGlu".split(),
-        row("ELEMENTWISE BROADCASTS ROUNDS"),
+    **rows(
+        "Atan2 Fdim FloorDiv FloorMod Hypot IntegerPow Ldexp LogAddExp ReciprocalHypot SwiGlu",
+        "ELEMENTWISE BROADCASTS ROUNDS",
     ),
-    **dict.fromkeys(
-        (
-            "BitReverse Conjugate Frexp ImaginaryPart LeadingZeros Logb PopCount RealPart RoundHalfAway SignBit "
-            "TrailingZeros Trunc"
-        ).split(),
-        row("ELEMENTWISE"),
+    **rows(
+        "BitReverse Conjugate Frexp ImaginaryPart LeadingZeros Logb PopCount RealPart RoundHalfAway SignBit "
+        "TrailingZeros Trunc",
+        "ELEMENTWISE",
     ),
-    **dict.fromkeys(
-        "BoolGreater BoolGreaterEqual BoolLess BoolLessEqual".split(),
-        row("ELEMENTWISE BROADCASTS COMPARES"),
+    **rows("BoolGreater BoolGreaterEqual BoolLess BoolLessEqual", "ELEMENTWISE BROADCASTS COMPARES"),
+    **rows(
+        "BoolMod BoolPow ComplexOf CopySign Heaviside IeeeRemainder ProductOfTerms ShiftRight SumOfTerms",
+        "ELEMENTWISE BROADCASTS",
     ),
-    **dict.fromkeys(
-        "BoolMod BoolPow ComplexOf CopySign Heaviside IeeeRemainder ProductOfTerms ShiftRight SumOfTerms".split(),
-        row("ELEMENTWISE BROADCASTS"),
-    ),
-    **dict.fromkeys("CosineWindow Fourier Glu MulComplex".split(), row("ROUNDS")),
-    **dict.fromkeys(
-        "CounterBits CounterNormal CounterUniform Quantile StandardDeviation Variance".split(),
-        row(),
-    ),
-    "Dequantize": row("ELEMENTWISE QUANTIZED ROUNDS"),
-    "Quantize": row("ELEMENTWISE QUANTIZED ROUNDS"),
+    **rows("CosineWindow Fourier Glu MulComplex", "ROUNDS"),
+    **rows("CounterBits CounterNormal CounterUniform Quantile StandardDeviation Variance"),
+    **rows("Dequantize Quantize", "ELEMENTWISE QUANTIZED ROUNDS"),
     "Fma": row("ELEMENTWISE BROADCASTS RING ROUNDS"),
     "FromPairs": row(shapes=of_pairs),
     "IsFinite": row("ELEMENTWISE TESTS"),
