@@ -309,6 +309,9 @@ class Symbol(TensorMethods):
 
     __hash__ = object.__hash__
 
+    def _error(self, summary: str, help: str) -> SymbolError:
+        return SymbolError(summary, operands={"value": self}, help=help)
+
     def __bool__(self) -> NoReturn:
         fix = (
             "use ops.where(condition, a, b), or ops.cond(condition, then_fn, else_fn) for branches, & | ~ for and, or, "
@@ -316,54 +319,46 @@ class Symbol(TensorMethods):
         )
         if getattr(self.producer, "op_type", "") in _COMPARISONS:
             fix += "; simultaneous multi-way comparisons are not supported: write (a < b) & (b < c) for a < b < c"
-        raise SymbolError(
-            "bool: a Symbol has no truth value while the graph is being built", operands={"value": self}, help=fix
-        )
+        raise self._error("bool: a Symbol has no truth value while the graph is being built", fix)
 
     def __contains__(self, item: object) -> NoReturn:
-        raise SymbolError(
+        raise self._error(
             "in: the elements of a Symbol are not known while the graph is being built",
-            operands={"value": self},
-            help="use ops.max(x == item) for a bool Symbol",
+            "use ops.max(x == item) for a bool Symbol",
         )
 
     def __iter__(self) -> Iterator[Symbol]:
         if not self.rank:
-            raise SymbolError(
+            raise self._error(
                 "iter: cannot iterate over a scalar, which has no axes",
-                operands={"value": self},
-                help="use the Symbol itself, or add an axis: ops.unsqueeze(x, 0)",
+                "use the Symbol itself, or add an axis: ops.unsqueeze(x, 0)",
             )
         first = self.shape[0]
         if not first.is_static:
-            raise SymbolError(
+            raise self._error(
                 f"iter: the length of the first axis, {first}, is not known while the graph is being built",
-                operands={"value": self},
-                help="work on the whole tensor, or make the dim static",
+                "work on the whole tensor, or make the dim static",
             )
         return (self[i] for i in range(int(first)))
 
     def __len__(self) -> int:
         if not self.rank or not self.shape[0].is_static:
-            raise SymbolError(
+            raise self._error(
                 "len: the length of the first axis is not known while the graph is being built",
-                operands={"value": self},
-                help="use x.shape[0] for the dim, ops.shape_of(x) for a Symbol",
+                "use x.shape[0] for the dim, ops.shape_of(x) for a Symbol",
             )
         return int(self.shape[0])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise SymbolError(
+        raise self._error(
             "setitem: Symbols are immutable",
-            operands={"value": self},
-            help="compute a new one with ops.where or ops.scatter_nd, or use a buffer: ops.buffer_create(x)",
+            "compute a new one with ops.where or ops.scatter_nd, or use a buffer: ops.buffer_create(x)",
         )
 
     def _no_value(self, conversion: str) -> NoReturn:
-        raise SymbolError(
+        raise self._error(
             f"{conversion}: a Symbol has no value while the graph is being built",
-            operands={"value": self},
-            help="make it an output of the graph, run the graph, and convert the result",
+            "make it an output of the graph, run the graph, and convert the result",
         )
 
     def __int__(self) -> int:

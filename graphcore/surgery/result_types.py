@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -20,7 +20,7 @@ from graphcore.onnx.read.bodies import declared_types
 from graphcore.onnx.schemas.node_inference import infer_node
 from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
-from graphcore.onnx.schemas.schemas import Operator, by_schema, element, operator, schema_of
+from graphcore.onnx.schemas.schemas import Operator, Parameter, by_schema, element, operator, schema_of
 from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
 from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.promotion.complex_operators import is_complex
@@ -179,16 +179,12 @@ def _dtypes(change: OperandChange, types: Sequence[Type]) -> list[DType | None]:
 
 def literals(node: Node, inputs: Operands) -> dict[int, DType]:
     """Return the dtypes for scalar constants whose other operands have changed to one dtype, by position."""
-    if node.domain:
+    schema = None if node.domain else schema_of(node.op_type, "", OPSET)
+    if schema is None:
         return {}
-    schema = schema_of(node.op_type, "", OPSET)
-    op = None if schema is None else operator(schema)
     dtypes: dict[str, set[DType]] = {}
     constants: dict[int, tuple[str, DType]] = {}
-    for position, symbol in enumerate(inputs):
-        parameter = None if op is None else op.input(position)
-        if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
-            continue
+    for position, symbol, parameter in _tensors(operator(schema), inputs):
         array = constant_array(symbol)
         if array is not None and array.size == 1 and symbol.given_name is None:
             constants[position] = parameter.type, symbol.dtype
@@ -201,12 +197,16 @@ def literals(node: Node, inputs: Operands) -> dict[int, DType]:
     }
 
 
+def _tensors(op: Operator, inputs: Operands) -> Iterator[tuple[int, Symbol, Parameter]]:
+    """Yield the operands that are tensors, with their positions and parameters."""
+    for position, symbol in enumerate(inputs):
+        if symbol is not None and isinstance(symbol.type, TensorType) and (parameter := op.input(position)):
+            yield position, symbol, parameter
+
+
 def _dtypes_by_variable(change: OperandChange, op: Operator, shaped: Sequence[Type]) -> list[DType | None]:
     bound: dict[str, Symbol] = {}
-    for position, symbol in enumerate(change.inputs):
-        parameter = op.input(position)
-        if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
-            continue
+    for _, symbol, parameter in _tensors(op, change.inputs):
         if parameter.is_variadic and not parameter.is_homogeneous:
             continue
         if symbol.dtype is DType.string and "tensor(string)" not in parameter.allowed:
@@ -272,13 +272,9 @@ def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
 
 def _has_other_lists(op: Operator, inputs: Operands) -> bool:
     """Return True if an operand is a sequence or optional of a dtype that the schema does not allow."""
-    for position, symbol in enumerate(inputs):
-        parameter = op.input(position)
-        if symbol is None or parameter is None or not isinstance(symbol.type, (SequenceType, OptionalType)):
-            continue
-        if parameter.allowed and element(symbol.type) not in parameter.allowed:
-            return True
-    return False
+    types = {i: s.type for i, s in enumerate(inputs) if s is not None}
+    lists = {i: type_ for i, type_ in types.items() if isinstance(type_, (SequenceType, OptionalType))}
+    return any((p := op.input(i)) and p.allowed and element(type_) not in p.allowed for i, type_ in lists.items())
 
 
 def _with_allowed_dtypes(op: Operator, inputs: Operands) -> list[Symbol | None]:
