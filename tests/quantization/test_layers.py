@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import GraphError
+from graphcore.ir.symbol import present
 from graphcore.runtime.quantizer.layers import convolutions
 from graphcore.runtime.quantizer.layers import recurrent as quantized
 
@@ -393,6 +394,40 @@ def test_convolutions_in_a_row_share_their_bytes() -> None:
     result, report = gc.quantize(graph, samples=[(x,)])
     assert [row.scheme for row in report] == ["int8_static"] * 3
     assert [node.op_type for node in result.nodes].count("QuantizeLinear") == 4  # x, r, b and c
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 0.02
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("last", ["Conv", "Sigmoid"])
+def test_sums_before_a_convolution_are_of_bytes(relu: bool, last: str) -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), helper.make_node("Add", ["a", "x"], ["s"])]
+    if relu:
+        nodes.append(helper.make_node("Relu", ["s"], ["r"]))
+    operands = [nodes[-1].output[0], *["v"] * (last == "Conv")]
+    attributes: dict[str, Any] = {"pads": [1] * 4} if last == "Conv" else {}
+    nodes.append(helper.make_node(last, operands, ["y"], **attributes))
+    graph = model(nodes, ["n", 16, 9, 9], ["y"], w=normal(16, 16, 3, 3) / 12, v=normal(16, 16, 3, 3, seed=1) / 12)
+    x = normal(2, 16, 9, 9, seed=3)
+    result, _ = gc.quantize(graph, samples=[(x,)])
+    (add,) = [node for node in result.nodes if node.op_type == "Add"]
+    before = [getattr(present(symbol).producer, "op_type", "") for symbol in add.inputs]
+    after = [node.op_type for node in result.nodes if any(s is add.outputs[0] for s in node.inputs)]
+    is_in_bytes = before == ["DequantizeLinear"] * 2 and after == ["QuantizeLinear"]
+    assert is_in_bytes == (last == "Conv")
+    assert ("Relu" in {node.op_type for node in result.nodes}) == (relu and last != "Conv")
+    got, want = run(result, x)[0], run(graph, x)[0]
+    assert distance(got, want) < 0.02
+
+
+def test_bias_that_is_shared_by_identity_is_constant() -> None:
+    nodes = [
+        helper.make_node("Identity", ["b"], ["shared"]),
+        helper.make_node("Conv", ["x", "w", "shared"], ["y"], pads=[1] * 4),
+    ]
+    graph = model(nodes, ["n", 16, 9, 9], ["y"], w=normal(16, 16, 3, 3) / 12, b=normal(16, seed=1))
+    x = normal(2, 16, 9, 9, seed=3)
+    result, report = gc.quantize(graph, samples=[(x,)])
+    assert [row.scheme for row in report] == ["int8_static"]
     assert distance(run(result, x)[0], run(graph, x)[0]) < 0.02
 
 

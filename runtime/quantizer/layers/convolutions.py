@@ -17,7 +17,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol, present
+from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.passes.merging import readers
@@ -56,7 +56,7 @@ def _misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     weight = weight_of(node.inputs[1])
     if weight is None or not np.isfinite(weight.array()).all():
         return "its weight has infinities or NaN"
-    if len(node.inputs) > 2 and node.inputs[2] is not None and constant_array(node.inputs[2], weights=True) is None:
+    if len(node.inputs) > 2 and node.inputs[2] is not None and weight_of(node.inputs[2]) is None:
         return "its bias is computed; only a constant bias is quantised"
     x = node.inputs[0]
     if id(x) not in ranges or id(node.outputs[0]) not in ranges:
@@ -77,7 +77,10 @@ def is_small(node: Node) -> bool:
 
 
 class Chain:
-    """A convolution with a batch norm and a Relu that alone read what comes before, if there are any."""
+    """A convolution with a batch norm and a Relu that alone read what comes before, if there are any.
+
+    sum: see `_sum_after`.
+    """
 
     def __init__(self, graph: Graph, node: Node) -> None:
         counts = readers(graph)
@@ -89,6 +92,7 @@ class Chain:
             if then is not None and then.op_type == op_type and not then.domain:
                 if op_type == "Relu" or _is_known(then):
                     self.nodes.append(then)
+        self.sum = _sum_after(graph, following, self.result)
 
     @property
     def norm(self) -> Node | None:
@@ -107,8 +111,8 @@ class Chain:
         filters, each = weight.array().astype(np.float64), 1
         if node.op_type == "ConvTranspose":
             filters, each = as_filters(node, filters), phases(node)
-        bias = constant_array(node.inputs[2], weights=True) if len(node.inputs) > 2 else None
-        added = np.zeros(len(filters)) if bias is None else bias.astype(np.float64).repeat(each)
+        bias = weight_of(node.inputs[2]) if len(node.inputs) > 2 else None
+        added = np.zeros(len(filters)) if bias is None else bias.array().astype(np.float64).repeat(each)
         if self.norm is not None:
             arrays = [present(constant_array(s, weights=True)) for s in self.norm.inputs[1:5]]
             scale, shift, mean, variance = (array.astype(np.float64).repeat(each) for array in arrays)
@@ -116,6 +120,19 @@ class Chain:
             filters = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
             added = (added - mean) * factor + shift
         return filters.astype(np.float32), added.astype(np.float32)
+
+
+def _sum_after(graph: Graph, following: dict[int, Node], result: Symbol) -> list[Node]:
+    """Return the Add that alone reads a result, and the Relu after it; no nodes if no convolution reads the end."""
+    add = following.get(result.id)
+    if add is None or add.op_type != "Add" or add.domain:
+        return []
+    if any(s is None or s.type is not result.type or isinstance(s.producer, Constant) for s in add.inputs):
+        return []
+    relu = following.get(add.outputs[0].id)
+    nodes = [add] if relu is None or relu.op_type != "Relu" or relu.domain else [add, relu]
+    end = nodes[-1].outputs[0]
+    return nodes if any(n.op_type in OPERATORS and n.inputs[0] is end for n in graph.nodes) else []
 
 
 def _is_known(node: Node) -> bool:
@@ -128,7 +145,10 @@ def measured(graph: Graph) -> list[Symbol]:
     symbols: list[Symbol] = []
     for node in graph.nodes:
         if node.op_type in OPERATORS and not node.domain and node.inputs[0] is not None and is_float32(node.inputs[0]):
-            symbols += [node.inputs[0], node.outputs[0], Chain(graph, node).result]
+            chain = Chain(graph, node)
+            symbols += [node.inputs[0], node.outputs[0], chain.result]
+            if chain.sum:
+                symbols += [*map(present, chain.sum[0].inputs), chain.sum[-1].outputs[0]]
     return symbols
 
 
@@ -146,8 +166,20 @@ def replacements(graph: Graph, node: Node, choices: Choices, ranges: Ranges | No
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
         return [_quantized_convolution(building, inputs, chain, quantized, bias, ranges)]
 
+    def make_sum(building: Building, inputs: Inputs) -> Sequence[Symbol]:
+        add, end = chain.sum[0], chain.sum[-1]
+        steps = [scale_of(ranges[id(old)]) for old in add.inputs]
+        operands = tuple([_rounded(building, present(x), step) for x, step in zip(inputs, steps, strict=True)])
+        total = building.graph.build.emit("Add", operands, add.outputs[0].type)
+        return [_rounded(building, total, scale_of(ranges[id(end.outputs[0])]))]
+
     replacements = {id(node): NodeReplacement(make, (1, 2))}
-    for other in chain.nodes[1:]:
+    sums = chain.sum
+    if sums and all(id(s) in ranges for s in (*sums[0].inputs, sums[-1].outputs[0])):
+        replacements[id(sums[0])] = NodeReplacement(make_sum, ())
+    else:
+        sums = []
+    for other in (*chain.nodes[1:], *sums[1:]):
         skipped = tuple(range(1, len(other.inputs)))
         replacements[id(other)] = NodeReplacement(lambda building, inputs: [present(inputs[0])], skipped)
     return replacements, quantized.nbytes, error
