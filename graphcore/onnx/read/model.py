@@ -216,11 +216,13 @@ class Functions:
 def sort_nodes(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
     """Return the nodes in topological order: the given order, if it is one."""
     defined: set[str] = set()
-    makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
+    makers: dict[str, int] = {}
     for statement in statements:
         for name in used_names(statement):
-            if name not in defined and name in makers and not is_known(name):
-                return _sort_topologically(statements, makers)
+            if name and name not in defined and not is_known(name):
+                makers = makers or {name: i for i, each in enumerate(statements) for name in each.outputs if name}
+                if name in makers:
+                    return _sort_topologically(statements, makers)
         defined.update(statement.outputs)
     return statements
 

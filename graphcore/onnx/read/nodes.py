@@ -206,11 +206,13 @@ class NodeReader:
         if self.prefix is not None and model.keeps_fields:
             own = origins(ordered, model.line, self.prefix, model.has_devices)
         for statement, origin in zip(ordered, own, strict=True):
+            if origin is None or model.origin is not None:
+                site.origin = origin or site.origin
+                self._node(statement)
+                continue
             before = len(nodes)
-            if origin is not None and model.origin is not None:
-                site.origin = origin
             self._node(statement)
-            for node in nodes[before:] if origin is not None and model.origin is None else ():
+            for node in nodes[before:]:
                 if type(node.origin) is not Loaded:  # a node of a function that is called has its own
                     change(node, origin=origin)
 
@@ -227,10 +229,12 @@ class NodeReader:
             if function is not None:
                 self._call(statement, function, inputs)
                 return
-        before = len(self.graph.nodes)
-        results = self._operator(statement, inputs)
         if statement.layer or statement.is_fast:
+            before = len(self.graph.nodes)
+            results = self._operator(statement, inputs)
             self._annotate(statement, self.graph.nodes[before:])
+        else:
+            results = self._operator(statement, inputs)
         for name, symbol in zip(statement.outputs, results, strict=False):
             if not name:
                 continue

@@ -177,8 +177,7 @@ def check_operands(
 
     implicit_casts: promote operands of one type variable to one dtype by the graph's promotion system.
     """
-    types = [None if s is None else s.type for s in inputs]
-    key = (op, *[t.dtype for t in types if type(t) is TensorType])
+    key = (op, *[t.dtype for s in inputs if s is not None and type(t := s.type) is TensorType])
     if len(key) == len(inputs) + 1 and key in _approved:
         return list(inputs)
     check_arity(op, [s is not None for s in inputs], place)
