@@ -99,8 +99,8 @@ _HOMES = {
 }
 """The module of each public name."""
 
-_ATTACHED = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
-"""The classes that other modules attach operators and methods to."""
+_ATTACHED = frozenset({"BufferValue", "Symbol", "SymbolTuple"})
+"""The classes that other modules attach operators and methods to. Graph attaches its own when one is created."""
 
 _PUBLIC_MODULES = ("array_api", "checkpoints", "errors", "models", "ops", "patterns", "promotion", "runtime", "scale")
 

@@ -7,7 +7,6 @@ text, numbers, lists, dicts and None.
 from __future__ import annotations
 
 import codecs
-import json
 import math
 import struct
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from graphcore.arrays.big_integers import storage_axis
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.isolation.framing import Malformed
@@ -358,14 +358,10 @@ def _name(value: object) -> str:
     return value
 
 
-def from_json(content: bytes) -> Any:
-    """Parse JSON of a worker. Raises `Malformed` for invalid JSON."""
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise Malformed(f"JSON that cannot be read: {error}") from None
-
-
-def to_json(value: object) -> bytes:
-    """Return a value as JSON."""
-    return json.dumps(value).encode()
+def expected_dtype(type_: Type) -> tuple[Any, tuple[int, ...]]:
+    """Return the dtype of a tensor type's arrays, None for other types, and the additional dim of wide integers."""
+    if not isinstance(type_, TensorType):
+        return None, ()
+    if type_.dtype is DType.string or type_.dtype.is_complex:
+        return type_.dtype.numpy, ()
+    return type_.dtype.storage.numpy, storage_axis(type_.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import math
 import mmap
 import os
@@ -14,13 +15,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from graphcore.arrays.casting import Array
 from graphcore.errors import ResourceLimitError
 from graphcore.runtime.stopping.watcher import Wait, waiting_for
+from graphcore.support.lazy import Lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from graphcore.arrays.casting import Array
+else:  # commands that run in a worker need no arrays
+    np = Lazy("numpy")
 
 _HEAD = struct.Struct("<BI")
 RUN_HEAD = struct.Struct("<Id")
@@ -186,6 +192,19 @@ def _wait(until_ready: Wait, deadline: float) -> None:
             raise TimeoutError
         if until_ready(None if remaining == math.inf else remaining):
             return
+
+
+def from_json(content: bytes) -> Any:
+    """Parse JSON of a worker. Raises `Malformed` for invalid JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"JSON that cannot be read: {error}") from None
+
+
+def to_json(value: object) -> bytes:
+    """Return a value as JSON."""
+    return json.dumps(value).encode()
 
 
 # Blocks of memory that a program shares with its worker. The program creates all of them, and their sizes are fixed.

@@ -11,21 +11,33 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from graphcore.arrays.big_integers import storage_axis
-from graphcore.arrays.casting import Array
-from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
+from graphcore.errors import GraphcoreError, GraphError, ResourceLimitError, RunTimeoutError
 from graphcore.runtime.isolation import failures, framing, spawning
-from graphcore.runtime.isolation.codec import ValueReader, ValueWriter, from_json, to_json, types_from_json
 from graphcore.runtime.isolation.failures import What, WorkerLimits
-from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, FrameKind, Lease, Malformed, SharedBlock
+from graphcore.runtime.isolation.framing import (
+    RUN_HEAD,
+    Channel,
+    FrameKind,
+    Lease,
+    Malformed,
+    SharedBlock,
+    from_json,
+    to_json,
+)
 from graphcore.runtime.isolation.sandbox import ProcessorTime
 from graphcore.runtime.isolation.spawning import Timeout
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.support.lazy import Lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from graphcore.arrays.casting import Array
+    from graphcore.runtime.isolation import codec
+    from graphcore.types.tensor_types import Type
+else:  # commands that run in a worker need no arrays
+    np, codec = Lazy("numpy"), Lazy("graphcore.runtime.isolation.codec")
 
 LOG = logging.getLogger("graphcore")
 _MAX_CACHED_BLOCKS = 3
@@ -33,6 +45,8 @@ _MAX_CACHED_BLOCKS = 3
 _TO_STOP = 0.25
 """Seconds that a worker has to stop a run between two kernels when a call's time is over, before it is ended."""
 _MAX_NAME_LENGTH = 1000
+_DEVICE_PROVIDERS = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrtrtx")
+"""Parts of the names of providers with devices outside the sandbox."""
 _warned: set[tuple[str, ...]] = set()
 
 
@@ -52,6 +66,11 @@ class WorkerProgram:
     content: bytes | None
     readable: tuple[str, ...]
     weights: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def is_call(self) -> bool:
+        """Whether a worker calls a function instead of loading a model: see `call`."""
+        return "function" in self.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +107,26 @@ class Worker:
         self.is_ended = False
         """Whether the process has ended, by itself or by `end`."""
         try:
-            self.signature = self._load()
+            answer, deadline = self._load()
+            if program.is_call:
+                self.answer = answer
+                return
+            with self._ending("load"):
+                self.signature = _signature(answer, deadline)
         except GraphcoreError:
             self.end()
             raise
         self._name = self.signature.name
         outputs = self.signature.outputs.values()
-        self._expected = [_expected_dtype(type_) for type_ in outputs]
+        self._expected = [codec.expected_dtype(type_) for type_ in outputs]
 
     @property
     def process(self) -> int:
         """The id of the process."""
         return self._started.process.pid
 
-    def _load(self) -> WorkerSignature:
+    def _load(self) -> tuple[Any, float]:
+        """Send the request; return its answer, and the time until which it may be read."""
         program, limits = self._program, self._program.limits
         deadline = _after(limits.load_seconds)
         missing = [] if self._time.allow(limits.load_seconds) else ["a limit of processor time (prlimit)"]
@@ -126,13 +151,14 @@ class Worker:
             if missing and limits.is_strict:
                 raise failures.incomplete(missing)
             _warn(tuple(missing))
-            kind, content = self._channel.receive((FrameKind.LOADED, FrameKind.FAILED), deadline)
+            expected = FrameKind.RESULTS if program.is_call else FrameKind.LOADED
+            kind, content = self._channel.receive((expected, FrameKind.FAILED), deadline)
             answer = from_json(content)
             if kind is FrameKind.FAILED:
                 raise self._error_of(answer, "load")
             self._is_busy = False
             self._read_words()  # drop warnings of the start, which do not explain a later end
-            return _signature(answer, deadline)
+            return answer, deadline
 
     def _hand(self, handle: int) -> None:
         try:
@@ -143,7 +169,7 @@ class Worker:
     def _hand_weights(self, weights: Mapping[str, Array]) -> dict[str, Any]:
         """Send the worker a block with arrays; return their names, and where the block describes them."""
         try:
-            layout = ValueWriter(weights.values())
+            layout = codec.ValueWriter(weights.values())
         except TypeError as error:
             raise failures.unsupported_value(self._name, error) from None
         handle, rounded = framing.create(layout.size + len(layout.head))
@@ -174,7 +200,7 @@ class Worker:
         if the process had ended before.
         """
         try:
-            layout = ValueWriter(values)
+            layout = codec.ValueWriter(values)
         except TypeError as error:
             raise failures.unsupported_value(self._name, error) from None
         if self._channel.is_closed():
@@ -219,7 +245,7 @@ class Worker:
         """Return the results in a block: copies if they are small, else views of the block."""
         is_small = block.size == framing.MIN_BLOCK_BYTES
         array: Array = block.array if is_small else np.asarray(Lease(block, self._results.append))
-        reader = ValueReader(content, array, is_small, self._program.limits.memory, deadline)
+        reader = codec.ValueReader(content, array, is_small, self._program.limits.memory, deadline)
         results = reader.values(len(self._expected))
         if is_small:
             self._results.append(block)
@@ -320,13 +346,30 @@ class Worker:
         return status, words.decode("utf-8", "replace")
 
 
-def _expected_dtype(type_: Type) -> tuple[Any, tuple[int, ...]]:
-    """Return the dtype of a tensor type's arrays, None for other types, and the additional dim of wide integers."""
-    if not isinstance(type_, TensorType):
-        return None, ()
-    if type_.dtype is DType.string or type_.dtype.is_complex:
-        return type_.dtype.numpy, ()
-    return type_.dtype.storage.numpy, storage_axis(type_.dtype)
+def call(
+    function: tuple[str, str], path: str, arguments: Sequence[Any], links: Mapping[str, Any], limits: WorkerLimits
+) -> Any:
+    """Return the result of a function that reads a model's file in a worker, as plain values that nothing has checked.
+
+    function: its module and name; it takes the absolute path and the arguments. Raises errors as `Worker`.
+    """
+    root, place = links["external_data_root"], os.path.abspath(path)
+    links = {**links, "external_data_root": root and os.path.abspath(root)}
+    request = {"line": "", "function": function, "path": place, "arguments": arguments, "links": links}
+    readable = spawning.readable(place, links["external_data"], links["external_data_root"])
+    worker = Worker(WorkerProgram(path, limits, {}, request, None, readable))
+    worker.end()
+    return worker.answer
+
+
+def require_host(providers: Sequence[str]) -> None:
+    """Raise `GraphError` for a provider with devices outside the sandbox."""
+    for provider in providers:
+        if any(part in str(provider).lower() for part in _DEVICE_PROVIDERS):
+            raise GraphError(
+                f"IsolatedSession: {provider!r:.80} runs on a device, whose driver is outside of the sandbox",
+                help='run it on "cpu", or the whole program in a container',
+            )
 
 
 def _after(seconds: float | None) -> float:
@@ -339,7 +382,7 @@ def _signature(answer: Any, deadline: float) -> WorkerSignature:
         raise Malformed("no signature")
     name = failures.clean(answer["name"][:_MAX_NAME_LENGTH])
     inputs, outputs, optional = (
-        types_from_json(answer.get(each), deadline) for each in ("inputs", "outputs", "optional")
+        codec.types_from_json(answer.get(each), deadline) for each in ("inputs", "outputs", "optional")
     )
     return WorkerSignature(name, inputs, outputs, bool(answer.get("has_buffers")), optional)
 

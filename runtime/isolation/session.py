@@ -18,8 +18,9 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.runtime.isolation.failures import WorkerLimits, incomplete
 from graphcore.runtime.isolation.model import IsolatedModel
-from graphcore.runtime.isolation.process import WorkerProgram
+from graphcore.runtime.isolation.process import WorkerProgram, require_host
 from graphcore.runtime.isolation.sandbox import Protections, protections
+from graphcore.runtime.isolation.spawning import readable
 from graphcore.support.source_lines import user_line
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ MEMORY = 4 << 30
 SECONDS = 60.0
 _MIN_MEMORY = 256 << 20
 """Measured: Python, ONNX and onnxruntime with a graph of one node have 128 MiB of data."""
-_DEVICE_PROVIDERS = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrtrtx")
-"""Parts of the names of providers with devices outside the sandbox."""
 
 
 class IsolatedSession:
@@ -88,12 +87,7 @@ class IsolatedSession:
                 f"IsolatedSession: workers={workers!r:.40} is not a number of processes", help="give 1 to 1024"
             )
         names = (providers,) if isinstance(providers, str) else providers
-        for provider in names or ():
-            if any(part in str(provider).lower() for part in _DEVICE_PROVIDERS):
-                raise GraphError(
-                    f"IsolatedSession: {provider!r:.80} runs on a device, whose driver is outside of the sandbox",
-                    help='run it on "cpu", or the whole program in a container',
-                )
+        require_host(names or ())
         if "devices" in session_options:
             raise GraphError(
                 "IsolatedSession: devices can have drivers, which are outside of the sandbox",
@@ -173,8 +167,8 @@ class IsolatedSession:
             root = None if external_data_root is None else os.path.abspath(os.fsdecode(external_data_root))
             links = {"external_data": external_data, "external_data_root": root}
             request |= {"kind": "path", "path": path, "links": links}
-            readable = _readable(path, external_data, root)
-            program = WorkerProgram(user_path, self.limits, self._session, request, None, readable, given_weights)
+            folders = readable(path, external_data, root)
+            program = WorkerProgram(user_path, self.limits, self._session, request, None, folders, given_weights)
         else:
             request["kind"], content = _content(model)
             name = model.name if isinstance(model, Graph) else "model"
@@ -202,17 +196,6 @@ def _check_weights(weights: Mapping[str, Array] | None) -> Mapping[str, Array]:
                 help='give NumPy arrays by name: {"w": np.asarray(w)}',
             )
     return {name: native(array) for name, array in (weights or {}).items()}
-
-
-def _readable(path: str, external_data: ExternalData, root: str | None) -> tuple[str, ...]:
-    """Return the folders and files that a worker needs for the model in a file."""
-    paths = [os.path.dirname(path), os.path.realpath(path)]
-    if root is not None:
-        paths.append(root)
-    elif external_data == "links":  # the layout of Hugging Face's cache: REPOSITORY/snapshots/REVISION/model.onnx
-        before, is_there, _ = path.rpartition(f"{os.sep}snapshots{os.sep}")
-        paths += [before] if is_there else []
-    return tuple(paths)
 
 
 def _content(model: object) -> tuple[str, bytes]:

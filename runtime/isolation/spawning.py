@@ -14,9 +14,13 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from graphcore._version import FOLDER, PACKAGES
 from graphcore.errors import RunError, RunTimeoutError
+
+if TYPE_CHECKING:
+    from graphcore.arrays.external_data import ExternalData
 
 _INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
 """Environment variables that a worker inherits."""
@@ -121,6 +125,8 @@ def _start() -> StartedWorker:
 def _environment() -> dict[str, str]:
     """Return the environment of a worker."""
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if sys.pycache_prefix:  # modules that are compiled already take a third of the time
+        environment["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     folders = [os.path.dirname(FOLDER), *(os.path.abspath(path) for path in sys.path if path)]
     return environment | {
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
@@ -144,8 +150,19 @@ def libraries() -> tuple[str, ...]:
             spec = None
         for folder in () if spec is None else spec.submodule_search_locations or (spec.origin or "",):
             readable |= {folder, f"{folder}.libs"}
-    readable |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
+    readable |= {sys.pycache_prefix or "", *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)}
     return (*_SYSTEM, *sorted(os.path.abspath(path) for path in readable if path))
+
+
+def readable(path: str, external_data: ExternalData, root: str | None) -> tuple[str, ...]:
+    """Return the folders and files that a worker needs for the model in a file."""
+    paths = [os.path.dirname(path), os.path.realpath(path)]
+    if root is not None:
+        paths.append(root)
+    elif external_data == "links":  # the layout of Hugging Face's cache: REPOSITORY/snapshots/REVISION/model.onnx
+        before, is_there, _ = path.rpartition(f"{os.sep}snapshots{os.sep}")
+        paths += [before] if is_there else []
+    return tuple(paths)
 
 
 # The time limit of a call of an isolated model.

@@ -14,8 +14,7 @@ from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph, Optimize, TargetName
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import mark_of, marked, walk
-from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.functions import inlined
+from graphcore.runtime import lowering
 from graphcore.runtime.lowering.passes import Pass
 from graphcore.runtime.lowering.targets.legality import Legality, kernel_dtype, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
@@ -95,14 +94,14 @@ def report(
 
     runtime: the release to lower for; by default the one that files are written for.
     """
-    source = marked(inlined(graph))
+    source = marked(lowering.inlined(graph))
     nodes = [*walk(source)]
     result = LoweringReport()
-    lowered = lower(source, target, runtime=runtime, optimize=optimize, trace=result.passes)
+    lowered = lowering.lower(source, target, runtime=runtime, optimize=optimize, trace=result.passes)
     results, result.added = _by_mark(lowered, len(nodes))
     needed = results
     if optimize != "off":
-        needed, _ = _by_mark(lower(source, target, runtime=runtime), len(nodes))
+        needed, _ = _by_mark(lowering.lower(source, target, runtime=runtime), len(nodes))
     rules = legality(target, runtime)
     changes: dict[tuple[str, str, str, str], LoweringChange] = {}
     for number, node in enumerate(nodes):

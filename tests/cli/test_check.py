@@ -21,6 +21,7 @@ from graphcore.cli import main
 from graphcore.cli.distances import random_feeds
 from graphcore.errors import ModelError, RunError
 from graphcore.ir.transform.walk import walk
+from graphcore.runtime.isolation import process
 from graphcore.runtime.lowering.report import named, report
 from graphcore.runtime.ort.release import runtime
 from tests.support.onnx_models import model, value
@@ -134,6 +135,14 @@ def test_operators_of_ai_onnx_ml_are_not_custom_ones(check: Check) -> None:
     _, out, _ = check("m.onnx")
     assert "custom" not in out
     assert "ai.onnx.ml.Scaler" in out
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"status": "0"}, {"status": 0, "lines": "x"}])
+def test_answer_of_another_form_is_refused(isolated: Check, monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    monkeypatch.setattr(process, "call", lambda *_: answer)
+    status, _, err = isolated("m.onnx")
+    assert status == 2
+    assert "answered no report" in err
 
 
 FAILURES = {

@@ -291,7 +291,7 @@ def test_error_of_its_own_is_not_a_traceback(call: Call, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise KeyError("oh\nno")
 
-    monkeypatch.setattr(Graph, "load", broken)
+    monkeypatch.setattr(gc.runtime, "InferenceSession", broken)
     status, _, err = call("check", "m.onnx", "--no-isolated")
     assert (status, err) == (1, "graphcore: internal error, KeyError: 'oh\\nno'; please report it\n")
 
@@ -300,7 +300,7 @@ def test_interrupted_command_ends_with_130(call: Call, monkeypatch: pytest.Monke
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Graph, "load", interrupted)
+    monkeypatch.setattr(gc.runtime, "InferenceSession", interrupted)
     assert call("check", "m.onnx", "--no-isolated") == (130, "", "")
 
 

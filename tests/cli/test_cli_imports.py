@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import graphcore as gc
 from graphcore.cli.arguments import options
 from graphcore.ir.graph import Precision, TargetName
 from graphcore.runtime.lowering import PRECISIONS, TARGETS
@@ -71,6 +73,17 @@ def test_promote_imports_no_package_and_no_graphs(argv: str, status: int) -> Non
     assert got == status
     assert not set(PACKAGES) & set(modules)
     assert not [name for name in modules if name.startswith(("graphcore.ir", "graphcore.ops", "graphcore.runtime.ort"))]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the command reads files in this process elsewhere")
+def test_check_imports_no_package_where_a_worker_reads_the_file(tmp_path: Path) -> None:
+    graph = gc.Graph("g", {"x": gc.TensorType("float32", ["n"])})
+    graph.output(y=graph["x"] + 1.0)
+    graph.export(tmp_path / "m.onnx")
+    got, modules = imported("check", str(tmp_path / "m.onnx"))
+    assert got == 0
+    assert not set(PACKAGES) & set(modules)
+    assert not [name for name in modules if name.startswith(("graphcore.ir", "graphcore.ops", "graphcore.onnx"))]
 
 
 def test_choices_are_those_of_the_runtime() -> None:

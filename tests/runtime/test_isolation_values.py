@@ -20,13 +20,11 @@ from graphcore.errors import ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation.codec import (
     ValueReader,
     ValueWriter,
-    from_json,
-    to_json,
     types_from_json,
     types_to_json,
 )
 from graphcore.runtime.isolation.failures import WorkerLimits, describe_error, died, error_of
-from graphcore.runtime.isolation.framing import Malformed
+from graphcore.runtime.isolation.framing import Malformed, from_json, to_json
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OpaqueType, Shape, Type
 

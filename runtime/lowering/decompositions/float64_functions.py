@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.activation import swish, times_sigmoid
-from graphcore.ops.special import ERF, normal_tail, scaled_erfc
 from graphcore.runtime.lowering.build.builder import Builder
+from graphcore.support.lazy import Lazy
 from graphcore.types.dtypes import DType
+
+if TYPE_CHECKING:
+    from graphcore.ops import activation, special
+else:  # files that run as they are need no ops
+    activation, special = Lazy("graphcore.ops.activation"), Lazy("graphcore.ops.special")
 
 F64 = DType.float64
 
@@ -220,8 +225,8 @@ def _acos(b: Builder, x: Symbol) -> Symbol:
 
 def _erf(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Abs", x)
-    far = e.mul(b.native("Sign", x), e.sub(1.0, scaled_erfc(e.clamp_max(size, 28.0))))
-    return _near(b, x, ERF, far)
+    far = e.mul(b.native("Sign", x), e.sub(1.0, special.scaled_erfc(e.clamp_max(size, 28.0))))
+    return _near(b, x, special.ERF, far)
 
 
 # Activations
@@ -245,10 +250,10 @@ def _gelu(b: Builder, x: Symbol, approximate: str = "none") -> Symbol:
         rest = e.add(rest, e.add(e.mul(square, _CUBIC_REST), e.mul(lost, _CUBIC)))
         slope, more = e.sum_of(_c(b, _SLOPE), cubic)
         inner, wrong = e.product_of(near, slope)
-        return times_sigmoid(x, inner, e.add(wrong, e.mul(near, e.add(e.add(rest, more), _SLOPE_REST))))
+        return activation.times_sigmoid(x, inner, e.add(wrong, e.mul(near, e.add(e.add(rest, more), _SLOPE_REST))))
     size = e.clamp_max(b.native("Abs", x), 1e10)
     positive = e.emit("Max", x, e.mul(e.clamp_max(x, 1.0), 0.0))  # else -0.0, and NaN for -inf as the kernel's
-    return e.sub(positive, normal_tail(size, e.mul(e.clamp_max(size, 1.0), 0.25)))
+    return e.sub(positive, special.normal_tail(size, e.mul(e.clamp_max(size, 1.0), 0.25)))
 
 
 def _mish(b: Builder, x: Symbol) -> Symbol:
@@ -286,7 +291,7 @@ FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Atanh": partial(_odd, _atanh),
     "Erf": partial(_odd, _erf),
     "Sigmoid": _sigmoid,
-    "Swish": lambda b, x, **attributes: swish(x, **attributes),
+    "Swish": lambda b, x, **attributes: activation.swish(x, **attributes),
     "Gelu": _gelu,
     "Mish": _mish,
     "Softplus": _softplus,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.ir.symbol import Symbol, present
 from graphcore.operators import ONNX, Trait, having
-from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
@@ -19,9 +18,15 @@ from graphcore.runtime.lowering.decompositions.reductions import is_empty
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import places, reshaped, shape_of, symbol
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.lowering.targets.traps import met_by_files, of_kernel
+from graphcore.support.lazy import Lazy
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape
+
+if TYPE_CHECKING:
+    from graphcore.ops.shared import einsum as notation
+else:  # files that run as they are need no ops
+    notation = Lazy("graphcore.ops.shared.einsum")
 
 _I64 = DType.int64
 STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d and d is not DType.string)
@@ -250,7 +255,8 @@ def einsum(then: Decomposition | None, b: Builder, call: OpCall) -> Replacement:
         _possibly_empty(x, range(x.rank)) for x in call.inputs
     ):
         return replacement
-    equation = spelled(parse(call.attributes["equation"], len(call.inputs), {}), [x.rank for x in call.inputs])
+    parsed = notation.parse(call.attributes["equation"], len(call.inputs), {})
+    equation = notation.spelled(parsed, [x.rank for x in call.inputs])
     if any("..." in labels for labels in equation.inputs):  # more axes than letters
         return replacement
     sizes: dict[str, list[Symbol]] = {}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.recurrent import MAX_UNROLLED_STEPS
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import older
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
+from graphcore.support.lazy import Lazy
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.ops import recurrent as ops
+else:  # files that run as they are need no ops
+    ops = Lazy("graphcore.ops.recurrent")
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
@@ -43,7 +48,7 @@ def unroll(b: Builder, call: OpCall) -> Replacement:
     steps = x.shape[0]
     directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
     names = call.attributes.get("activations") or _ACTIVATIONS[call.op] * directions
-    if not steps.is_static or not 0 < int(steps) <= MAX_UNROLLED_STEPS or not set(names) <= _PLAIN:
+    if not steps.is_static or not 0 < int(steps) <= ops.MAX_UNROLLED_STEPS or not set(names) <= _PLAIN:
         return None
     hidden = int(call.attributes.get("hidden_size") or r.shape[2])
     each = len(names) // directions

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from graphcore import ops
 from graphcore.build import primitives as e
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol, present
-from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.passes import Pass, matching, node_workaround, operand_workaround, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -215,7 +215,7 @@ def _compare_ranks(graph: Graph, node: Node) -> None:
     assert first is not None
     if isinstance(first.type, SequenceType):
         element = b.emit("SequenceAt", (first, b.scalar(0, DType.int64)), first.type.element)
-        change(node, inputs=(list_map(lambda piece: _require_same_rank(piece, element), first),))
+        change(node, inputs=(ops.list_map(lambda piece: _require_same_rank(piece, element), first),))
         return
     checked = _require_same_rank(first, *[other for other in others if other is not None])
     change(node, inputs=(checked, *others))

@@ -7,6 +7,7 @@ its errors explain the fault.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constan
 from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import versions_of
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
-from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality
 from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
@@ -141,7 +142,7 @@ class Scan(ScannedValues):
         for value in graph.input:
             if value.name not in self.dims and not self._takes_input(value):
                 return f"the input {value.name!r}"
-        return self._nodes(graph.node) or self._outputs(graph, {value.name for value in graph.input})
+        return self._walk(graph.node) or self._outputs(graph, {value.name for value in graph.input})
 
     def _empty_value(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None) -> str | None:
         """Return a value that may be empty but must not be; None if there is none."""
@@ -186,7 +187,7 @@ class Scan(ScannedValues):
         self._many = {*many}
         self._depth += 1
         try:
-            if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._nodes(graph.node):
+            if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._walk(graph.node):
                 return None
             dtypes = [self.dtypes.get(o.name) for o in graph.output]
             return None if None in dtypes or self._outputs(graph, outer[0]) else dtypes  # type: ignore[return-value]
@@ -195,7 +196,7 @@ class Scan(ScannedValues):
             self.dtypes, self.dims, self.casts, self._tensors = outer
             self._many = many
 
-    def _nodes(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
+    def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
         dtypes, operators, legal, trail = self.dtypes, self._operators, self._legal, self._trail
         for node in nodes:
             op_type = node.op_type
@@ -370,6 +371,30 @@ class Scan(ScannedValues):
     def _has_rank(self, node: onnx.NodeProto, rank: int) -> bool:
         """Return True if a Transpose permutes `rank` axes, which onnxruntime checks only when it runs."""
         return all(len(a.ints) == rank for a in node.attribute)
+
+
+class CountingScan(Scan):
+    """A scan for a report. counts: of nodes by operator and the dtype that selects the kernel."""
+
+    def __init__(self, rules: Legality, *, keeps_halves: bool = False, defaults: Container[str] = frozenset()) -> None:
+        super().__init__(rules, keeps_halves=keeps_halves, defaults=defaults)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.ir_version = 0
+
+    def _model(self, model: onnx.ModelProto) -> str | None:
+        self.ir_version = model.ir_version
+        return super()._model(model)
+
+    def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
+        fault = super()._walk(nodes)
+        for node in nodes:
+            op_type, place = node.op_type, PRIMARY.get(node.op_type, 0)
+            operand = node.input[place] if op_type not in BY_RESULT and place < len(node.input) else node.output[0]
+            dtype = self.dtypes.get(operand)
+            if op_type != "Constant":
+                name = f"{node.domain}.{op_type}" if node.domain not in ("", "ai.onnx") else op_type
+                self.counts[name, "" if dtype is None else dtype.name] += 1
+        return fault
 
 
 def _serialised(node: onnx.NodeProto) -> list[bytes]:

@@ -57,7 +57,12 @@ class DirectPlan:
 
 
 def plan_direct(
-    model: Opened, prepack: Prepack, *, keeps_halves: bool = True, defaults: frozenset[str] = frozenset()
+    model: Opened,
+    prepack: Prepack,
+    *,
+    keeps_halves: bool = True,
+    defaults: frozenset[str] = frozenset(),
+    make_scan: Callable[..., Scan] = Scan,
 ) -> DirectPlan | str:
     """Return the plan of a model that runs on the CPU without lowering, or the reason why it needs a Graph.
 
@@ -75,7 +80,7 @@ def plan_direct(
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
-    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves and not is_legal, defaults=defaults)
+    scan = make_scan(legality("cpu", runtime()), keeps_halves=keeps_halves and not is_legal, defaults=defaults)
     if not scan.run(proto, lambda: model.proto, model.is_aligned):
         return scan.reason or ""
     entries = _packing(scan, prepack)

@@ -1,0 +1,97 @@
+"""The report of `graphcore check` as plain values, in this process or in a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphcore import runtime
+from graphcore.arrays.external_data import links_of
+from graphcore.arrays.resource_limits import Limits
+from graphcore.cli.arguments.options import LinkArguments
+from graphcore.ir.graph import Graph
+from graphcore.onnx.notes import IR_VERSION, OPSET
+from graphcore.runtime.lowering.report import LoweringReport, listed, report
+from graphcore.runtime.ort import release
+from graphcore.runtime.sessions.direct import start
+from graphcore.runtime.sessions.direct.scan import CountingScan
+
+
+def examine(
+    path: str, links: LinkArguments, provider: str, limit_values: Mapping[str, float], is_strict: bool
+) -> dict[str, Any]:
+    """Return the document of `--json`, without the path, and the lines of the text under "lines".
+
+    Raises the errors of reading, lowering and starting the model.
+    """
+    session = runtime.InferenceSession(provider)
+    limits = Limits.of(dict(limit_values))
+    opened = start.Opened(path, links_of(links["external_data"], links["external_data_root"]), limits)
+    scans: list[CountingScan] = []
+
+    def scan(*args: Any, **options: Any) -> CountingScan:
+        scans.append(CountingScan(*args, **options))
+        return scans[-1]
+
+    plan = start.plan_direct(opened, "auto", make_scan=scan) if provider == "cpu" else f"it is lowered for {provider}"
+    needs_graph = plan if isinstance(plan, str) else None
+    # Signs disable optimisers of the session, which onnxruntime alone would run.
+    is_direct = needs_graph is None and not scans[0].signs and session.load(path, limits=limits, **links)._is_direct
+    if is_direct:
+        lowering, stamps = LoweringReport(unchanged=scans[0].counts), _stamps([scans[0].opset], scans[0].ir_version)
+    else:
+        graph = Graph.load(path, limits=limits, **links)
+        session.load(graph)
+        lowering = report(graph, session.target, release.runtime(), session.optimize)
+        opsets = [o.version for o in opened.proto.opset_import if o.domain in ("", "ai.onnx")]
+        stamps = _stamps(opsets, opened.proto.ir_version)
+    is_touched = lowering.fused or lowering.faster or lowering.added
+    status = 1 if stamps or lowering.changes or (is_strict and is_touched) else 0
+    head = {"status": status, "provider": session.providers[0], "stamps": stamps, "needs_graph": needs_graph}
+    return head | _as_dict(lowering) | {"lines": [*stamps, *_lines(lowering)]}
+
+
+def _lines(lowering: LoweringReport) -> list[str]:
+    lines = [str(change) for change in lowering.changes]
+    if lowering.fused:
+        lines.append(f"fused, folded or left out: {listed(lowering.fused)}; now {listed(lowering.faster) or 'nothing'}")
+    if lowering.added:
+        lines.append(f"added: {listed(lowering.added)}")
+    if lowering.unchanged:
+        unchanged = {f"{op_type} {dtype}".strip(): n for (op_type, dtype), n in lowering.unchanged.items()}
+        lines.append(f"kept: {listed(Counter(unchanged))}")
+    if lowering.passes:
+        lines.append("passes:")
+    return lines + [f"  {step.name}: {step.why}" for step in lowering.passes]
+
+
+def _as_dict(lowering: LoweringReport) -> dict[str, Any]:
+    return {
+        "nodes": lowering.count,
+        "changed": lowering.changed,
+        "changes": [
+            {
+                "operator": change.op_type,
+                "dtype": change.dtype,
+                "count": len(change.names),
+                "reason": change.reason,
+                "action": change.action,
+                "made": dict(change.computed_by),
+                "names": change.names,
+            }
+            for change in lowering.changes
+        ],
+        "faster": {"given_up": dict(lowering.fused), "made": dict(lowering.faster)},
+        "added": dict(lowering.added),
+        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in lowering.unchanged.items()],
+        "passes": [{"name": step.name, "why": step.why} for step in lowering.passes],
+    }
+
+
+def _stamps(opsets: Iterable[int], ir_version: int) -> list[str]:
+    """Return a line for each version of a file that is newer than the versions that graphcore writes."""
+    lines = [f"opset {v}: converted to {OPSET}" for v in opsets if v > OPSET]
+    if ir_version > IR_VERSION:
+        lines.append(f"IR version {ir_version}: written anew as {IR_VERSION}")
+    return lines
