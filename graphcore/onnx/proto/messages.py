@@ -6,6 +6,8 @@ A model with anything unusual is left to onnx: a message twice, text that is not
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -119,7 +121,8 @@ def _decode(kind: str, content: memoryview) -> Message:
         if not is_repeated:
             values[name] = _value(field_kind, wire, content, first, end)
         elif wire == _SIZED and field_kind in "infd":
-            values.setdefault(name, []).extend(_packed(field_kind, content[first:end]))
+            packed = _packed(field_kind, content[first:end])
+            values.setdefault(name, packed[:0]).extend(packed)
         else:
             values.setdefault(name, []).append(_value(field_kind, wire, content, first, end))
     if kind == "Dim" and len(values) > 1:
@@ -142,10 +145,15 @@ def _value(kind: str, wire: int, content: memoryview, first: int, end: int) -> A
     return _decode(kind, content[first:end])
 
 
-def _packed(kind: str, content: memoryview) -> list[Any]:
+def _packed(kind: str, content: memoryview) -> list[int] | array[Any]:
     if kind not in _RANGES:
-        return [number for (number,) in struct.iter_unpack("<" + kind, content)]
-    numbers, position = [], 0
+        floats: array[Any] = array(kind)
+        floats.frombytes(content)
+        if sys.byteorder == "big":
+            floats.byteswap()
+        return floats
+    numbers: list[int] = []
+    position = 0
     while position < len(content):
         number, position = varint_at(content, position)
         numbers.append(_bounded(kind, number))
