@@ -7,18 +7,23 @@ to 16 bits from dtypes wider than float32 round twice.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol, present
 from graphcore.ir.transform.ranges import range_of
-from graphcore.passes.simplify import holds
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
 from graphcore.runtime.lowering.targets.legality import kernel_dtype
+from graphcore.support.lazy import Lazy
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.passes import simplify
+else:  # files that run as they are need no passes
+    simplify = Lazy("graphcore.passes.simplify")
 
 NARROW = frozenset({DType.float16, DType.bfloat16, DType.float8_e4m3fn, DType.float8_e5m2})
 _FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz})
@@ -78,7 +83,7 @@ class Casts:
                 result = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
             else:
                 result = self._cast(symbol, source, target)
-                if result is not symbol and (source.is_integer or source in NARROW) and holds(target, source):
+                if result is not symbol and (source.is_integer or source in NARROW) and simplify.holds(target, source):
                     self._done[result.id, target, source, is_read] = symbol
             self._done[key] = result
         return result
