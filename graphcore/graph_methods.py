@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,24 +25,32 @@ from graphcore.ir.transform import pickling
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion.rules import Scalar
 from graphcore.support.escaping import method_hint
+from graphcore.support.lazy import Lazy
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore import array_api
+    from graphcore import passes as optimisation
+    from graphcore.array_api import _numpy_functions
+    from graphcore.onnx.schemas import inference
+    from graphcore.runtime import export as exporting
     from graphcore.runtime.inspection.placement import Placement
     from graphcore.runtime.inspection.profiling import Profile
+    from graphcore.runtime.ort import operators
     from graphcore.runtime.quantizer.report import Report
     from graphcore.support.progress import ProgressOption
+    from graphcore.surgery import calling
+    from graphcore.view import notebook as drawing
+else:  # most graphs need none of them, and some import onnx, the runtime, and what draws
+    array_api, _numpy_functions = Lazy("graphcore.array_api"), Lazy("graphcore.array_api._numpy_functions")
+    optimisation, calling = Lazy("graphcore.passes"), Lazy("graphcore.surgery.calling")
+    inference, exporting = Lazy("graphcore.onnx.schemas.inference"), Lazy("graphcore.runtime.export")
+    operators, drawing = Lazy("graphcore.runtime.ort.operators"), Lazy("graphcore.view.notebook")
 
 
-def _installed_operators() -> runtime_operators.RuntimeOperators:
-    from graphcore.runtime.ort.operators import InstalledOperators  # imports onnxruntime, which building does not need
-
-    return InstalledOperators()
-
-
-runtime_operators.provide(_installed_operators)
+runtime_operators.provide(lambda: operators.InstalledOperators())
 
 # Methods of Graph
 
@@ -112,9 +119,7 @@ def op(
     operands = (inputs,) if isinstance(inputs, Symbol) else inputs
     symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(operands))
     if out_types is None:
-        from graphcore.onnx.schemas.inference import infer_types  # importing onnx is slow
-
-        out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
+        out_types = inference.infer_types(op_type, symbols, dict(attributes or {}), domain)
     else:
         self.site.has_untyped = True
         out_types = [read_by(self.promotion, type_) for type_ in out_types]
@@ -180,9 +185,7 @@ def call(
         model = Graph.load("resnet.onnx")
         y = ops.softmax(model(images))
     """
-    from graphcore.surgery.calling import call  # imports onnx
-
-    return call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
+    return calling.call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
 
 
 @method(Graph)
@@ -228,9 +231,7 @@ def optimize(
     Raises:
         GraphError: The graph is unfinished, a pass does not exist, or a pattern matches no weight.
     """
-    from graphcore.passes import optimize  # not needed until a graph is optimised
-
-    return optimize(self, passes, limit=limit, keep=keep)
+    return optimisation.optimize(self, passes, limit=limit, keep=keep)
 
 
 @method(Graph)
@@ -272,16 +273,9 @@ def to_onnx(
         GraphError: The graph is unfinished, the opset or release is unknown, or an operator does not exist in it.
         ResourceLimitError: The model exceeds protobuf's 2 GiB. Use `export`.
     """
-    exporting = _exporting()
     options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     model: onnx.ModelProto = exporting.model_proto(self, options)
     return model
-
-
-def _exporting() -> ModuleType:
-    from graphcore.runtime import export  # imports onnx
-
-    return export
 
 
 @method(Graph)
@@ -301,7 +295,6 @@ def to_ir(
 
     The arguments and errors: see `to_onnx`. `ModelError` is raised if onnx-ir is not installed.
     """
-    exporting = _exporting()
     options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     return exporting.ir_model(self, options)
 
@@ -335,7 +328,6 @@ def export(
     Raises:
         ExportError: The file cannot be written.
     """
-    exporting = _exporting()
     options = exporting.Options(target, precision, inline, optimize, opset, ir_version, runtime, io_dtype)
     exporting.export(self, path, external_data, options, progress)
 
@@ -343,12 +335,6 @@ def export(
 @method(Graph, "__str__")
 def text(self: Graph) -> str:
     return verification.graph_text(self)
-
-
-def _drawing() -> ModuleType:
-    from graphcore.view import notebook  # imports the runtime and drawing, which most graphs do not need
-
-    return notebook
 
 
 @method(Graph)
@@ -392,7 +378,6 @@ def save_html(
             an explicit target may raise other errors.
         DTypeError: `values` has an item that is not an array.
     """
-    drawing = _drawing()
     options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
         weight_bytes,
@@ -429,7 +414,6 @@ def view(
     Example:
         graph.view(profile=model.profile(x))
     """
-    drawing = _drawing()
     options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
         weight_bytes,
@@ -440,13 +424,13 @@ def view(
 
 @method(Graph)
 def _repr_html_(self: Graph) -> str:
-    drawn: str = _drawing().graph_html(self)
+    drawn: str = drawing.graph_html(self)
     return drawn
 
 
 @method(Graph)
 def _repr_svg_(self: Graph) -> str | None:
-    drawn: str | None = _drawing().graph_svg(self)
+    drawn: str | None = drawing.graph_svg(self)
     return drawn
 
 
@@ -464,13 +448,13 @@ def node_text(self: Node) -> str:
 
 @method(Symbol, "_repr_html_")
 def symbol_html(self: Symbol) -> str:
-    drawn: str = _drawing().symbol_html(self)
+    drawn: str = drawing.symbol_html(self)
     return drawn
 
 
 @method(Symbol, "_repr_svg_")
 def symbol_svg(self: Symbol) -> str:
-    drawn: str = _drawing().symbol_svg(self)
+    drawn: str = drawing.symbol_svg(self)
     return drawn
 
 
@@ -485,9 +469,7 @@ def unknown_attribute(self: Symbol, name: str) -> Any:
 @method(Symbol, "__array_namespace__")
 def array_namespace(self: Symbol, /, *, api_version: str | None = None) -> Any:
     """Return the module of the array API standard. Raises `GraphError` for an unsupported version."""
-    from graphcore.array_api import _namespace  # not needed for most graphs
-
-    return _namespace(api_version)
+    return array_api._namespace(api_version)
 
 
 @method(Symbol, "__array_ufunc__")
@@ -496,7 +478,7 @@ def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: 
 
     Raises `SymbolError` with a suggestion for an unsupported ufunc or argument, and the errors of the op.
     """
-    return _numpy_functions().call_ufunc(ufunc, how, inputs, options)
+    return _numpy_functions.call_ufunc(ufunc, how, inputs, options)
 
 
 @method(Symbol, "__array_function__")
@@ -505,13 +487,7 @@ def array_function(self: Symbol, function: Any, types: Any, arguments: tuple[Any
 
     Raises `SymbolError` with a suggestion for an unsupported function or argument.
     """
-    return _numpy_functions().call_function(function, arguments, named)
-
-
-def _numpy_functions() -> ModuleType:
-    from graphcore.array_api import _numpy_functions  # not needed for most graphs
-
-    return _numpy_functions
+    return _numpy_functions.call_function(function, arguments, named)
 
 
 @method(Symbol)

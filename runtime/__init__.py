@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphcore.support.gc_pause import freeze, uncollected
+from graphcore.support.lazy import attributes
 
 if TYPE_CHECKING:
     from graphcore.runtime.batcher import Batcher as Batcher
@@ -38,12 +37,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name that needs onnxruntime when it is first used: lowering, export and some commands do not need it."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
-    with uncollected():
-        value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)
-        freeze()
-    return value
+__getattr__ = attributes(__name__, _HOMES)  # lowering, export and some commands do not need onnxruntime

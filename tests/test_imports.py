@@ -130,7 +130,7 @@ def test_parts_of_a_folder_import_each_other_in_no_circle() -> None:
 
 def test_late_imports_are_few_and_say_why() -> None:
     results = late()
-    assert len(results) <= 42, "\n".join(map(str, results))
+    assert len(results) <= 31, "\n".join(map(str, results))
     silent = [each for each in results if not each.reason]
     assert not silent, "say why in a comment beside it:\n" + "\n".join(map(str, silent))
 

@@ -20,7 +20,8 @@ from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.markup import code, escaped
-from graphcore.view.data import PageOptions, page_data
+from graphcore.view.data import PageOptions as PageOptions
+from graphcore.view.data import page_data
 from graphcore.view.graph_data import layout
 from graphcore.view.text import array_text, attribute_text, short_text
 
