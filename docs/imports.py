@@ -28,6 +28,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "cli",
         "conformance scale",
         "onnx_backend",
+        "decompile",
         "graph_methods",
         "view",
         "models array_api",

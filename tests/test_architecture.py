@@ -51,6 +51,9 @@ TABLES = {
         graphcore/promotion/allo.py OPERATORS
         graphcore/promotion/complex_operators.py OPERATORS
     """,
+    "operators of Python": """
+        graphcore/decompile/templates.py _SIGNS
+    """,
     "format: attributes, operands and versions that ONNX defines": """
         graphcore/onnx/proto/limits.py _WINDOWED RANGES AXES AXES_OF CHOICES _WITH_OPERANDS
         graphcore/onnx/proto/ranges.py OPERANDS INDEXED POSITIONS

@@ -32,7 +32,7 @@ _DTYPES = {
     "F16": DType.float16, "BF16": DType.bfloat16, "F32": DType.float32, "F64": DType.float64,
     "C64": DType.complex64,
 }  # fmt: skip
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """Bits of dtypes of the format that are not supported; other tensors of the file can be read."""
 
@@ -180,7 +180,7 @@ def save(path: str, tensors: Mapping[str, Array], metadata: Mapping[str, str] | 
     size = 0
     for name, width, dtype, shape in rows:
         end = size + width * math.prod(shape)
-        header_object[name] = {"dtype": _NAMES[dtype], "shape": shape, "data_offsets": [size, end]}
+        header_object[name] = {"dtype": NAMES[dtype], "shape": shape, "data_offsets": [size, end]}
         size = end
     header = json.dumps(header_object, ensure_ascii=False, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)  # aligns the tensors, which are sorted by width
@@ -214,7 +214,7 @@ def _row(name: str, array: Array) -> _Row:
             help="give a NumPy array: np.asarray(value), or tensor.dequantize() for blocks",
         )
     dtype = array_dtype(array, "save_tensors", repr(name))
-    if dtype not in _NAMES:
+    if dtype not in NAMES:
         raise DTypeError(
             f"save_tensors: {name!r} is an array of {dtype}, which safetensors files cannot store",
             help="cast it to int8 or uint8, or pack two elements a byte" if dtype.bits == 4 else "cast it",

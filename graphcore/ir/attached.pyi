@@ -3,7 +3,7 @@
 Signatures and docstrings are those of the functions. tests/ir/test_graph_methods.py compares this list with them.
 """
 
-from graphcore import graph_methods
+from graphcore import decompile, graph_methods
 from graphcore.onnx.read import ir_models, reader
 from graphcore.surgery import astype, interface, products, replacing, sizes
 from graphcore.surgery.diff import compare
@@ -43,3 +43,5 @@ class GraphMethods:
     fold_preprocessing = products.fold_preprocessing
     astype = astype.astype
     diff = compare.diff
+    to_python = decompile.to_python
+    with_fields = decompile.with_fields

@@ -7,14 +7,28 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphcore import Graph, Symbol, TensorType, graph_methods
+from graphcore import Graph, Symbol, TensorType, decompile, graph_methods
 from graphcore.build import insert
+from graphcore.decompile import fields
 from graphcore.ir import graph, symbol
 from graphcore.onnx.read import ir_models, reader
 from graphcore.surgery import astype, interface, products, replacing, sizes
 from graphcore.surgery.diff import compare
 
-MODULES = (graph_methods, insert, ir_models, reader, astype, interface, products, replacing, sizes, compare)
+MODULES = (
+    graph_methods,
+    decompile,
+    fields,
+    insert,
+    ir_models,
+    reader,
+    astype,
+    interface,
+    products,
+    replacing,
+    sizes,
+    compare,
+)
 
 
 def _stubs() -> Iterator[ast.FunctionDef]:

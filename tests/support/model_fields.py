@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -63,3 +65,25 @@ def unchanged(model: onnx.ModelProto) -> str:
     except gc.errors.GraphcoreError:
         return "not loaded"
     return "; ".join(differences(model, graph.to_onnx(target="onnx"))) or "ok"
+
+
+def decompiled(model: onnx.ModelProto) -> str:
+    """Return "ok" if the source of a model builds a graph that is written with the same bytes, else what differs.
+
+    Without the fields of the file, too, the graph has the nodes, operands and attributes of the model.
+    """
+    try:
+        graph = gc.Graph.load(model)
+    except gc.errors.GraphcoreError:
+        return "not loaded"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.py"
+        text = graph.to_python(path)
+        space: dict[str, Any] = {"__file__": str(path)}
+        exec(compile(text, str(path), "exec"), space)
+        plain: dict[str, Any] = {"__file__": str(path)}
+        exec(compile(text.replace("graph = graph.with_fields(tensors)\n", ""), str(path), "exec"), plain)
+    changed = [str(change) for change in graph.diff(plain["graph"]).nodes if change.kind in "+-"]
+    changes = [text for text in changed if " = Identity(" not in text]  # of constants that bodies return
+    same = graph.to_onnx(target="onnx").SerializeToString() == space["graph"].to_onnx(target="onnx").SerializeToString()
+    return "ok" if same and not changes else f"bytes equal: {same}; {changes}"

@@ -69,6 +69,7 @@ _COMMANDS = (
     reading.add_compare,
     reading.add_diff,
     reading.add_check,
+    reading.add_decompile,
     options.add_convert,
     options.add_quantize,
     options.add_extract,

@@ -100,6 +100,15 @@ examples:
   graphcore doctor --json
 """
 
+_DECOMPILE = "Writes a model as a module of Python that builds it, as a person would write it."
+_DECOMPILE_HELP = """\
+The module has the graph as `graph`, and reads its weights from a .safetensors file beside it. Without -o, the text is
+printed.
+
+example:
+  graphcore decompile model.onnx -o model.py
+"""
+
 _COMPLETION = "Prints a script that completes this command in a shell."
 _COMPLETION_HELP = """\
 examples:
@@ -172,6 +181,13 @@ def add_view(commands: Commands) -> None:
     add_json(parser)
     add_feeds(parser)
     add_provider(parser)
+    add_links(parser)
+
+
+def add_decompile(commands: Commands) -> None:
+    parser = command(commands, "showing", "decompile", _DECOMPILE, _DECOMPILE_HELP)
+    add_model(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .py file to write; its arrays go beside it")
     add_links(parser)
 
 

@@ -1,4 +1,4 @@
-"""Commands that print or draw: `inspect`, `view` and `completion`."""
+"""Commands that print or draw: `inspect`, `view`, `decompile` and `completion`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,16 @@ def _mark_files(parser: argparse.ArgumentParser, kind: object) -> None:
                 _mark_files(inner, kind)
         elif action.metavar in _FILES:
             action.complete = kind  # type: ignore[attr-defined]
+
+
+def decompile(args: argparse.Namespace) -> int:
+    with output.working(f"decompiling {args.model}"):
+        text = Graph.load(args.model, **links(args)).to_python(args.output)
+    if args.output is None:
+        print(text, end="")
+    else:
+        output.line(f"wrote {args.output}: {len(text.splitlines())} lines")
+    return 0
 
 
 # `graphcore inspect`: facts about a model.

@@ -27,6 +27,7 @@ _LATE = {
         "onnx.read.reader": "load",
         "surgery.astype": "astype",
         "surgery.diff": "diff",
+        "decompile": "to_python with_fields",
         "surgery.interface": "extract rename with_constants with_inputs with_outputs with_weights",
         "surgery.products": "fold_preprocessing",
         "surgery.replacing": "find_all replace replace_all",

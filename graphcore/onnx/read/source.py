@@ -50,7 +50,7 @@ class Source:
         for position, tensor in enumerate(graph.initializer):
             chunks += nested(5, self._initializer(tensor, large.initializers.get(position), external))
         del graph.initializer[:]
-        for tensor in _tensors(model):
+        for tensor in tensors_of(model):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 tensor.raw_data = bytes(self._internal(tensor))
         inner: list[Chunk] = [graph.SerializeToString(), *chunks]
@@ -80,7 +80,7 @@ class Source:
         return content
 
 
-def _tensors(message: Any) -> Iterator[onnx.TensorProto]:
+def tensors_of(message: Any) -> Iterator[onnx.TensorProto]:
     """Yield the tensors in a message."""
     if isinstance(message, onnx.TensorProto):
         yield message
@@ -88,7 +88,7 @@ def _tensors(message: Any) -> Iterator[onnx.TensorProto]:
     for field, value in message.ListFields():
         if field.message_type is not None:
             for inner in value if field.is_repeated else (value,):
-                yield from _tensors(inner)
+                yield from tensors_of(inner)
 
 
 def source_of(graph: Graph) -> Source | None:
