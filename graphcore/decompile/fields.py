@@ -17,7 +17,7 @@ from graphcore.checkpoints import Tensors
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
-from graphcore.ir.symbol import Captured, Constant, Input
+from graphcore.ir.symbol import Captured, Constant, Input, present, source_of
 from graphcore.onnx.proto.value_protos import raw
 from graphcore.onnx.read.source import tensors_of
 from graphcore.surgery.diff.alignment import Alignment
@@ -101,6 +101,13 @@ def _signature(graph: Graph, contents: Contents, outer: Mapping[int, Hashable] =
             keys[symbol.id] = outer[producer.symbol.id]
     nodes = Counter[Hashable]()
     for node in graph.nodes:
+        if (
+            graph.scope.outer is not None
+            and node.op_type == "Identity"
+            and isinstance(source_of(node.inputs[0]), Constant)
+        ):
+            keys[node.outputs[0].id] = keys[present(node.inputs[0]).id]  # a constant that a body returns
+            continue
         own = {k: v for k, v in node.attributes.items() if not is_default(node, k, v)}
         attributes = tuple(
             (k, _signature(v, contents, keys) if isinstance(v, Graph) else contents.attribute(_single(v)))

@@ -200,10 +200,8 @@ class Writer:
         return [*rows, *lines("return ", call("graph.weight(", [("", Expr("name")), ("", Expr(array))]), "", 4)]
 
     def _output(self, env: Mapping[Key, Expr]) -> list[str]:
-        outputs = [
-            (name, id(root_of(s)), s) for name, s in zip(self.graph.outputs.names, self.graph.outputs, strict=True)
-        ]
-        values = {name: self._expr(self._folder.moved.get(key) or self._refer(s), env) for name, key, s in outputs}
+        outputs = self.graph.outputs.asdict()
+        values = {name: self._expr(self._refer(symbol), env) for name, symbol in outputs.items()}
         plain = all(is_name(name) for name in values)
         parts = [(f"{name}=", expr) for name, expr in values.items()] if plain else [("**", dict_text(values))]
         return lines("", call("graph.output(", parts))
@@ -346,6 +344,8 @@ class Writer:
             return reference.typed
         assert reference is not None
         if isinstance(reference, Value):
+            if reference.key not in env:  # of an iteration before the last one
+                reference = self._folder.moved[reference.key]
             found = env[reference.key]
             return found if reference.item is None else Expr(f"{found.text}[{reference.item}]")
         if not reference.is_weight and not reference.counts_up and reference.key in env:
@@ -419,7 +419,7 @@ class Writer:
             inner_env[own.parameter] = Expr(inner.free(state.rstrip("_0123456789")))
             parameters.append((f"{inner_env[own.parameter].text}: Symbol", Expr(state)))
         for key in loop.inner_reads():
-            outer = env[key]
+            outer = self._expr(Value(key), env)
             inner_env[key] = Expr(inner.free(outer.text if outer.text.isidentifier() else "value"))
             kind = "list[Symbol]" if isinstance(key, tuple) and key[0] == "list" else "Symbol"
             parameters.append((f"{inner_env[key].text}: {kind}", outer))
@@ -468,23 +468,12 @@ class Writer:
         outputs = {id(root_of(s)) for s in body.outputs}
         items = self._folder.fold(steps, outputs)
         rows = self._scope(items, inner_env, inner, outputs, indent + 4)
-        results = [
-            self._expr(self._folder.moved.get(id(root_of(s))) or self._refer(s), inner_env) for s in body.outputs
-        ]
+        results = [self._expr(self._refer(s), inner_env) for s in body.outputs]
         parameters = [("", Expr(f"{inner_env[id(s)].text}: Symbol")) for s in body.input_symbols]
         is_one = body.scope.outer is None and len(results) == 1  # of a function
         kind, returned = ("Symbol", results[0]) if is_one else ("list[Symbol]", display(results))
         head = lines(f"def {name}", call("(", parameters), f" -> {kind}:", indent)
         return [*head, *rows, *lines("return ", returned, "", indent + 4)]
-
-    def _result(self, body: Graph, symbol: Symbol, env: Mapping[Key, Expr]) -> Expr:
-        """Return the expression of a result of a body: of a constant an array, which building adds to the body."""
-        reference = self._folder.moved.get(id(root_of(symbol))) or self._refer(symbol)
-        if symbol.graph is body and isinstance(reference, Literal):
-            return call("np.array(", [("", reference.plain), ("", Expr(f"DType.{symbol.dtype.name}.numpy"))])
-        if symbol.graph is body and isinstance(reference, Named) and reference.is_weight:
-            return Expr(f"tensors[{quoted(_text(reference.parts))}]")
-        return self._expr(reference, env)
 
     def _definition(self, definition: Definition, env: Mapping[Key, Expr], names: _Names) -> list[str]:
         """Return the function of a definition, and the statement that makes a function of the graph of it."""

@@ -243,7 +243,7 @@ class Folder:
                 parts = tuple(Index(p[0], ((number, p[1]),)) if isinstance(p, tuple) else p for p in change)
                 new = replace(first, parts=parts)  # type: ignore[arg-type]
             else:
-                source, result = change  # type: ignore[misc]
+                source, result = change
                 known = carried.get((change, first))
                 if known is None:
                     ends = [block[source].results[result] for block in (blocks[0], blocks[-1])]  # type: ignore[index]
