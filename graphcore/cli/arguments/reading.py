@@ -188,6 +188,7 @@ def add_decompile(commands: Commands) -> None:
     parser = command(commands, "showing", "decompile", _DECOMPILE, _DECOMPILE_HELP)
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="the .py file to write; its arrays go beside it")
+    add_json(parser)
     add_links(parser)
 
 

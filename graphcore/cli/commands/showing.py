@@ -48,10 +48,13 @@ def _mark_files(parser: argparse.ArgumentParser, kind: object) -> None:
 def decompile(args: argparse.Namespace) -> int:
     with output.working(f"decompiling {args.model}"):
         text = Graph.load(args.model, **links(args)).to_python(args.output)
-    if args.output is None:
+    count = len(text.splitlines())
+    if args.json:
+        output.document({"model": args.model, "output": args.output, "lines": count, "text": text})
+    elif args.output is None:
         print(text, end="")
     else:
-        output.line(f"wrote {args.output}: {len(text.splitlines())} lines")
+        output.line(f"wrote {args.output}: {count} lines")
     return 0
 
 
