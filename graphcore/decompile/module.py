@@ -356,7 +356,7 @@ class Writer:
         if not reference.is_weight:
             return call("graph[", [("", Expr(name))], "]")
         rest = text.removeprefix(self._prefix)
-        if reference.counts_up and rest != text and "{" not in rest:
+        if reference.counts_up and rest != text and not {*"{}"} & {*rest}:
             name = f"p + {quoted(rest)}"
         symbol = self._weights.get(reference.key)
         view = (

@@ -100,7 +100,13 @@ class Templates:
         return found
 
     def with_bodies(self, node: Node, literals: Sequence[Literal | None], functions: Mapping[str, str]) -> Template:
-        """Return the template of a node with bodies. functions: their names, by attribute."""
+        """Return the template of a node with bodies. functions: their names, by attribute. Raises `GraphError`."""
+        if node.domain not in ONNX_DOMAINS or not all(map(is_name, node.attributes)):
+            raise GraphError(
+                f"to_python: node {node.outputs[0].name!r} ({node.op_type}) has bodies, and an operator or attributes "
+                "that are not ONNX's",
+                help="cut the node off with graph.extract, or replace it",
+            )
         return self._schema_call(node, literals, functions)
 
     def _candidates(self, node: Node, literals: Sequence[Literal | None]) -> Iterator[Template]:

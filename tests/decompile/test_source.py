@@ -133,10 +133,11 @@ EVIL = 'a"""\n{__import__("os").abort()}\\'
 
 
 def test_names_of_files_are_never_code(tmp_path: Path) -> None:
-    weights = [numpy_helper.from_array(np.eye(9, dtype=np.float32), f"{EVIL}.{i}.w") for i in range(9)]
+    weights = [numpy_helper.from_array(np.eye(9, dtype=np.float32), f"{EVIL}.{i}.w}}") for i in range(9)]
     values = [EVIL, *(f"{EVIL}{i}" for i in range(9))]
     nodes = [
-        helper.make_node("MatMul", [values[i], f"{EVIL}.{i}.w"], [values[i + 1]], name=f"n{EVIL}{i}") for i in range(9)
+        helper.make_node("MatMul", [values[i], f"{EVIL}.{i}.w}}"], [values[i + 1]], name=f"n{EVIL}{i}")
+        for i in range(9)
     ]
     values[0], values[9] = (name.replace("\n", "") for name in (values[0], values[9]))
     nodes[0].input[0], nodes[8].output[0] = values[0], values[9]
@@ -151,6 +152,17 @@ def test_graphs_that_have_no_source() -> None:
     graph = Graph("state", {"x": TensorType(DType.float32, [2]), "total": Buffer(DType.float32, [2])})
     graph.output(y=graph["x"])
     with pytest.raises(GraphError, match=r"to_python: graph 'state' has no expression: it has buffers\n.*help: "):
+        graph.to_python()
+
+
+def test_bodies_of_other_operators_are_an_error() -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [2])})
+    body = Graph("body", {"y": TensorType(DType.float32, [2])})
+    body.output(z=-body["y"])
+    types = [TensorType(DType.float32, [2])]
+    graph.output(y=graph.op("org.example::Each", [graph["x"]], {"body": body}, types)[0])
+    why = r"to_python: node 'y' \(Each\) has bodies, and an operator or attributes that are not ONNX's\n +help: "
+    with pytest.raises(GraphError, match=why):
         graph.to_python()
 
 
