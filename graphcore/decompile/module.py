@@ -124,8 +124,8 @@ class Writer:
         body: list[str] = []
         if 0 < len(inputs) <= _MAX_INPUTS:
             variables = [names.free(s.name) for s in inputs]
-            left = ", ".join(variables) if len(inputs) > 1 else f"({variables[0]},)"
-            body += lines(f"{left} = ", Expr("graph.inputs"))
+            target = ", ".join(variables) if len(inputs) > 1 else f"({variables[0]},)"
+            body += lines(f"{target} = ", Expr("graph.inputs"))
             env |= {id(s): Expr(name) for s, name in zip(inputs, variables, strict=True)}
         else:
             env |= {id(s): call("graph[", [("", Expr(quoted(s.name)))], "]") for s in inputs}
@@ -346,8 +346,8 @@ class Writer:
         if isinstance(reference, Value):
             if reference.key not in env:  # of an iteration before the last one
                 reference = self._folder.moved[reference.key]
-            found = env[reference.key]
-            return found if reference.item is None else Expr(f"{found.text}[{reference.item}]")
+            expr = env[reference.key]
+            return expr if reference.item is None else Expr(f"{expr.text}[{reference.item}]")
         if not reference.is_weight and not reference.counts_up and reference.key in env:
             return env[reference.key]
         renamed = self._folder.renamed.get(reference.key)
@@ -378,12 +378,12 @@ class Writer:
         for key in step.results:
             targets.append(names.free(self._hint(step)) if counts.get(key) else "_")
             env[key] = Expr(targets[-1])
-        left = ", ".join(targets)
+        target = ", ".join(targets)
         is_list = expr.text.startswith("graph.op(") or (expr.text.startswith("onnx.") and gives_list(step.node))
         if len(targets) == 1 and is_list:
-            left = f"({left},)"
+            target = f"({target},)"
         comment = escaped(str(step.node.outputs[0].type)) if step.node.outputs else ""
-        rows = lines(f"{left} = " if left else "", expr, "", indent, comment)
+        rows = lines(f"{target} = " if target else "", expr, "", indent, comment)
         self._built.append([_token(own.node, own.literals) for own in (step, *inner)])
         return [f"{row}{_MARK}{len(self._built) - 1}" for row in rows]
 
@@ -413,11 +413,11 @@ class Writer:
         inner_env: dict[Key, Expr] = {}
         parameters: list[tuple[str, Expr]] = []
         text: list[str] = []
-        states = [names.free("x" if number == 0 else "state") for number in range(len(loop.carried))]
-        for own, state in zip(loop.carried, states, strict=True):
-            text += lines(f"{state} = ", self._expr(own.start, env), "", indent)
-            inner_env[own.parameter] = Expr(inner.free(state.rstrip("_0123456789")))
-            parameters.append((f"{inner_env[own.parameter].text}: Symbol", Expr(state)))
+        variables = [names.free("x" if number == 0 else "state") for number in range(len(loop.states))]
+        for own, variable in zip(loop.states, variables, strict=True):
+            text += lines(f"{variable} = ", self._expr(own.start, env), "", indent)
+            inner_env[own.parameter] = Expr(inner.free(variable.rstrip("_0123456789")))
+            parameters.append((f"{inner_env[own.parameter].text}: Symbol", Expr(variable)))
         for key in loop.inner_reads():
             outer = self._expr(Value(key), env)
             inner_env[key] = Expr(inner.free(outer.text if outer.text.isidentifier() else "value"))
@@ -425,7 +425,7 @@ class Writer:
             parameters.append((f"{inner_env[key].text}: {kind}", outer))
         indices = loop.indices()
         parameters += [(f"{_index(number)}: int", Expr(_index(number))) for number in indices]
-        results = [own.first for own in loop.carried] + [first for first, _ in (*loop.returned, *loop.collected)]
+        results = [own.first for own in loop.states] + [first for first, _ in (*loop.returned, *loop.collected)]
         function = inner.free(loop.stem, is_function=True)
         outside, self._prefix = self._prefix, _common_prefix(loop)
         body = [f"    p = f{quoted(self._prefix)}"] if self._prefix else []
@@ -438,9 +438,9 @@ class Writer:
             end = lines("return ", display(returned, "()"), "", 4)
         head = lines(f"def {function}", call("(", [("", Expr(name)) for name, _ in parameters]), f" -> {kind}:")
         self._functions += [*head, f'    """Build one of {loop.count} blocks."""', *body, *end]
-        targets = [*states]
+        targets = [*variables]
         after = []
-        env |= {own.last: Expr(state) for own, state in zip(loop.carried, states, strict=True)}
+        env |= {own.last: Expr(variable) for own, variable in zip(loop.states, variables, strict=True)}
         for first, last in loop.returned:
             targets.append(names.free(inner_env[first].text))
             env[last] = Expr(targets[-1])
@@ -450,8 +450,8 @@ class Writer:
             env[listed] = Expr(plural)
             text.append(f"{' ' * indent}{plural}: list[Symbol] = []")
             after.append(f"{' ' * indent}    {plural}.append({targets[-1]})")
-        variable = _index(loop.number) if loop.number in indices else "_"
-        text.append(f"{' ' * indent}for {variable} in range({loop.count}):")
+        index = _index(loop.number) if loop.number in indices else "_"
+        text.append(f"{' ' * indent}for {index} in range({loop.count}):")
         arguments = call(f"{function}(", [("", expr) for _, expr in parameters])
         return [*text, *lines(f"{', '.join(targets)} = ", arguments, "", indent + 4), *after]
 
@@ -500,36 +500,36 @@ def _captured(body: Graph) -> Iterator[Key]:
 
 
 def _token(node: Node, literals: Sequence[Literal | None]) -> object:
-    """Return what is equal for nodes that the same expression builds."""
+    """Return a key that is equal for nodes that the same expression builds."""
     attributes = [f"{key}={item!r:.80}" for key, item in node.attributes.items() if not isinstance(item, Graph)]
     return node.domain, node.op_type, *attributes, *(own and own.typed.text for own in literals)
 
 
 def _hoisted(steps: list[Step], inputs: set[int]) -> list[Step]:
     """Move steps that depend on inputs alone, and that are there once, to the front: blocks stay alike."""
-    made = Counter((step.token, *step.reads()) for step in steps)
-    known: set[Key] = {*inputs}
+    counts = Counter((step.token, *step.reads()) for step in steps)
+    available: set[Key] = {*inputs}
     early: dict[int, Step] = {}
     for step in steps:
         reads = [*step.reads()]
         has_weights = any(isinstance(own, Named) and own.is_weight for own in step.references)
-        if reads and not has_weights and known.issuperset(reads) and made[step.token, *reads] == 1:
+        if reads and not has_weights and available.issuperset(reads) and counts[step.token, *reads] == 1:
             early[id(step)] = step
-            known.update(step.results)
+            available.update(step.results)
     return [*early.values(), *(step for step in steps if id(step) not in early)]
 
 
 def _common_prefix(loop: Repeat) -> str:
     """Return the start of the names of weights up to the number of a loop, if several have it."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for item in loop.items:
         for own in item.references if isinstance(item, Step) else ():
             if isinstance(own, Named) and own.is_weight and own.counts_up:
                 last = max(i for i, part in enumerate(own.parts) if isinstance(part, Index) and part.steps)
                 after = own.parts[last + 1] if last + 1 < len(own.parts) else ""
-                found[f"{_text(own.parts[: last + 1])}."] += isinstance(after, str) and after.startswith(".")
-    best = max(found, key=lambda text: found[text], default="")
-    return best if found[best] > 2 else ""
+                counts[f"{_text(own.parts[: last + 1])}."] += isinstance(after, str) and after.startswith(".")
+    best = max(counts, key=lambda text: counts[text], default="")
+    return best if counts[best] > 2 else ""
 
 
 def _text(parts: Sequence[str | Index]) -> str:

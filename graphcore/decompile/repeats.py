@@ -96,7 +96,7 @@ class Step:
         yield from self.results
 
 
-class Carried(NamedTuple):
+class State(NamedTuple):
     """A value that each iteration hands to the next one.
 
     start: before the loop. parameter: in an iteration. first, last: at the end of the first and the last iteration.
@@ -110,7 +110,7 @@ class Carried(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Repeat:
-    """A block that is repeated `count` times. items: of the first iteration.
+    """A block that is repeated `count` times. items: of the first iteration. states: what it hands to the next one.
 
     returned: further values of the last iteration that are used after the loop, with those of the first. collected:
     values that are used of several iterations, with the lists of them.
@@ -120,33 +120,33 @@ class Repeat:
     count: int
     stem: str
     items: list[Item]
-    carried: list[Carried]
+    states: list[State]
     returned: list[tuple[Key, Key]]
     collected: list[tuple[Key, Key]]
 
     def inner_reads(self) -> list[Key]:
-        """Return the values from outside that an iteration reads, without those that are carried."""
-        own = {key for item in self.items for key in item.makes()} | {carried.parameter for carried in self.carried}
+        """Return the values from outside that an iteration reads, without its states."""
+        own = {key for item in self.items for key in item.makes()} | {state.parameter for state in self.states}
         return [*dict.fromkeys(key for item in self.items for key in item.reads() if key not in own)]
 
     def reads(self) -> Iterator[Key]:
         """Yield the values that it reads."""
-        yield from (own.start.key for own in self.carried if isinstance(own.start, Value))
+        yield from (own.start.key for own in self.states if isinstance(own.start, Value))
         yield from self.inner_reads()
 
     def makes(self) -> Iterator[Key]:
         """Yield the values that it makes."""
-        yield from (own.last for own in self.carried)
+        yield from (own.last for own in self.states)
         yield from (key for pair in (*self.returned, *self.collected) for key in pair[1:])
 
     def indices(self) -> list[int]:
         """Return the loops whose indices an iteration reads."""
-        starts = [own.start for item in self.items if isinstance(item, Repeat) for own in item.carried]
+        starts = [own.start for item in self.items if isinstance(item, Repeat) for own in item.states]
         references = [own for item in self.items if isinstance(item, Step) for own in item.references] + starts
         parts = [part for own in references if isinstance(own, Named) for part in own.parts]
-        found = [number for part in parts if isinstance(part, Index) for number, _ in part.steps]
+        outer = [number for part in parts if isinstance(part, Index) for number, _ in part.steps]
         inner = [n for item in self.items if isinstance(item, Repeat) for n in item.indices() if n != item.number]
-        return [*dict.fromkeys((*found, *inner))]
+        return [*dict.fromkeys((*outer, *inner))]
 
 
 Item: TypeAlias = "Step | Repeat"
@@ -180,9 +180,9 @@ class Folder:
     def fold(self, steps: list[Step], needed: Set[Key]) -> list[Item]:
         """Return the items of a scope. needed: the values that are used after it."""
         for period, start, length in _runs([step.token for step in steps]):
-            found = self._repeat(steps, period, start, length, needed)
-            if found is not None:
-                first, last, loop = found
+            result = self._repeat(steps, period, start, length, needed)
+            if result is not None:
+                first, last, loop = result
                 after = self.fold(steps[last:], needed)
                 reads = {key for item in (loop, *after) for key in item.reads()}
                 return [*self.fold(steps[:first], needed | reads), loop, *after]
@@ -200,8 +200,8 @@ class Folder:
                 blocks = [steps[first + k * period : first + (k + 1) * period] for k in range(times)]
                 changes = _changes(blocks)
                 if changes is not None:
-                    carried = {own for own in changes.values() if isinstance(own, tuple) and isinstance(own[0], int)}
-                    candidates.append((len(carried), first, blocks, changes))
+                    states = {own for own in changes.values() if isinstance(own, tuple) and isinstance(own[0], int)}
+                    candidates.append((len(states), first, blocks, changes))
             if candidates:
                 _, first, blocks, changes = min(candidates, key=lambda own: own[:2])
                 loop = self._loop(blocks, changes, needed, steps)
@@ -218,7 +218,7 @@ class Folder:
     ) -> Repeat | None:
         number = next(self._numbers)
         stem = first_free(_stem(changes.values()), self._stems.__contains__)
-        carried: dict[tuple[Any, Reference], Carried] = {}
+        states: dict[tuple[Any, Reference], State] = {}
         renamed: dict[int, str] = {}
         steps = [replace(step, references=[*step.references]) for step in blocks[0]]
         for (offset, operand), change in changes.items():
@@ -244,11 +244,11 @@ class Folder:
                 new = replace(first, parts=parts)  # type: ignore[arg-type]
             else:
                 source, result = change
-                known = carried.get((change, first))
-                if known is None:
+                state = states.get((change, first))
+                if state is None:
                     ends = [block[source].results[result] for block in (blocks[0], blocks[-1])]  # type: ignore[index]
-                    known = carried[change, first] = Carried(first, ("carried", number, len(carried)), *ends)
-                new = Value(known.parameter)
+                    state = states[change, first] = State(first, ("carried", number, len(states)), *ends)
+                new = Value(state.parameter)
             steps[offset].references[operand] = new
         counted = {
             key
@@ -266,7 +266,7 @@ class Folder:
             return None
         returned, collected, moves = ends_
         saved = (len(blocks) - 1) * len(steps) - _FRAME - 3 * len(collected)
-        if saved <= 0 or len(carried) + len(returned) + len(collected) > _MAX_RESULTS:
+        if saved <= 0 or len(states) + len(returned) + len(collected) > _MAX_RESULTS:
             return None
         for user, key, value in moves:
             if user is None:
@@ -276,11 +276,11 @@ class Folder:
         self.renamed |= renamed
         self._counted |= counted
         self._stems.add(stem)
-        last = {own.last for own in carried.values()}
+        last = {own.last for own in states.values()}
         returned = [pair for pair in returned if pair[1] not in last]
-        inner = {own.first for own in carried.values()} | {first for first, _ in (*returned, *collected)}
+        inner = {own.first for own in states.values()} | {first for first, _ in (*returned, *collected)}
         items = self.fold(steps, inner)
-        return Repeat(number, len(blocks), stem, items, [*carried.values()], returned, collected)
+        return Repeat(number, len(blocks), stem, items, [*states.values()], returned, collected)
 
     def _used_after(
         self,
@@ -290,7 +290,7 @@ class Folder:
         scope: Sequence[Step],
         number: int,
     ) -> tuple[list[tuple[Key, Key]], list[tuple[Key, Key]], list[tuple[Step | None, Key, Value]]] | None:
-        """Return what is used after a loop: values of the last iteration, and lists, with the steps that read items.
+        """Return the values of the last iteration that are used after a loop, the lists, and the steps that read items.
 
         None if a body reads an item.
         """
@@ -328,16 +328,16 @@ def _runs(tokens: Sequence[object]) -> list[tuple[int, int, int]]:
     """Return runs (period, start, length) in which tokens are those of a period before, the most savings first."""
     numbers: dict[object, int] = {}
     row = np.array([numbers.setdefault(token, len(numbers)) for token in tokens])
-    found = []
+    runs = []
     for period in range(2, len(row) // 2 + 1):
         edges = np.flatnonzero(np.diff(np.concatenate(([0], row[:-period] == row[period:], [0]))))
-        found += [(period, int(a), int(b - a) + period) for a, b in edges.reshape(-1, 2) if b - a >= period]
-    saved = {run: (run[2] // run[0] - 1) * run[0] for run in found}
-    return sorted((run for run in found if saved[run] >= _LEAST_SAVED), key=lambda run: (-saved[run], run))
+        runs += [(period, int(a), int(b - a) + period) for a, b in edges.reshape(-1, 2) if b - a >= period]
+    saved = {run: (run[2] // run[0] - 1) * run[0] for run in runs}
+    return sorted((run for run in runs if saved[run] >= _LEAST_SAVED), key=lambda run: (-saved[run], run))
 
 
 def _changes(blocks: Sequence[Sequence[Step]]) -> dict[tuple[int, int], _Change] | None:
-    """Return what becomes of the operands that differ between blocks, by step and operand; None if they are no loop."""
+    """Return the changes of the operands that differ between blocks, by step and operand; None if it is not a loop."""
     places: list[Mapping[Key, tuple[int, int]]] = [
         {key: (offset, position) for offset, step in enumerate(block) for position, key in enumerate(step.results)}
         for block in blocks
@@ -351,7 +351,7 @@ def _changes(blocks: Sequence[Sequence[Step]]) -> dict[tuple[int, int], _Change]
             if names:
                 change: _Change | None = _names(names) if len(names) == len(row) else None
             else:
-                change = _carried([own for own in row if isinstance(own, Value)], places)
+                change = _state_place([own for own in row if isinstance(own, Value)], places)
                 if change == ():  # computed in the same iteration
                     continue
             if change is None:
@@ -360,7 +360,7 @@ def _changes(blocks: Sequence[Sequence[Step]]) -> dict[tuple[int, int], _Change]
     return changes
 
 
-def _carried(
+def _state_place(
     row: Sequence[Value], places: Sequence[Mapping[Key, tuple[int, int]]]
 ) -> tuple[int, int] | tuple[()] | None:
     """Return the place in the iteration before of an operand; () if it is in the same one, None if it is elsewhere."""
@@ -376,7 +376,7 @@ def _carried(
 
 
 def _names(row: Sequence[Named]) -> _Parts | _Irregular | None:
-    """Return how names count up, `_IRREGULAR` if they do not, None if they cannot be made to."""
+    """Return the parts of names that count up, `_IRREGULAR` if they do not, None if they cannot be made to."""
     kinds = {own.is_weight for own in row}
     irregular = _IRREGULAR if kinds == {True} and len({own.key for own in row}) == len(row) else None
     if len(kinds) > 1 or len({len(own.parts) for own in row}) > 1:
@@ -401,6 +401,6 @@ def _stem(changes: Any) -> str:
         if isinstance(change, tuple) and not isinstance(change[0], int):
             position = next((i for i, part in enumerate(change) if isinstance(part, tuple)), 0)
             before = change[position - 1] if position else ""
-            found = re.findall(r"[A-Za-z]+", before) if isinstance(before, str) else []
-            words.update(word.lower() for word in found[-1:] if word.lower() not in _PLAIN)
+            last = re.findall(r"[A-Za-z]+", before) if isinstance(before, str) else []
+            words.update(word.lower() for word in last[-1:] if word.lower() not in _PLAIN)
     return max(words, key=lambda word: words[word], default="block")

@@ -80,24 +80,24 @@ class Templates:
         self._promotion = graph.promotion
         self._attribute = attribute
         self._contents = Contents()
-        self._found: dict[Any, Template] = {}
+        self._cached: dict[Any, Template] = {}
 
     def of(self, node: Node, literals: Sequence[Literal | None], *, is_forced: bool = False) -> Template:
         """Return the template of a node. literals: of its operands. is_forced: True for `Graph.op`."""
         if is_forced:
             return self._any(node, literals)
         operands = tuple(
-            None if s is None else known.key if known else s.type
-            for s, known in zip(node.inputs, literals, strict=True)
+            None if s is None else constants.key if constants else s.type
+            for s, constants in zip(node.inputs, literals, strict=True)
         )
         results = tuple(s.type for s in node.outputs)
         key = (node.op_type, node.domain, self._contents.attributes(node), operands, results, _pattern(node))
-        found = self._found.get(key)
-        if found is None:
+        cached = self._cached.get(key)
+        if cached is None:
             candidates = self._candidates(node, literals)
-            found = next((template for template in candidates if self._builds(node, template, literals)), None)
-            found = self._found[key] = found or self._any(node, literals)
-        return found
+            cached = next((template for template in candidates if self._builds(node, template, literals)), None)
+            cached = self._cached[key] = cached or self._any(node, literals)
+        return cached
 
     def with_bodies(self, node: Node, literals: Sequence[Literal | None], functions: Mapping[str, str]) -> Template:
         """Return the template of a node with bodies. functions: their names, by attribute. Raises `GraphError`."""
@@ -113,37 +113,37 @@ class Templates:
         if not all(map(is_name, node.attributes)):  # names in files may be any text
             return
         for form in ("plain", "typed") if any(literals) else ("plain",):
-            known = [None if own is None else getattr(own, form) for own in literals]
+            constants = [None if own is None else getattr(own, form) for own in literals]
             if not node.domain and len(node.outputs) == 1:
-                yield from self._short(node, known)
+                yield from self._short(node, constants)
             if node.domain in ONNX_DOMAINS:
                 yield self._schema_call(node, literals, {}, form)
 
-    def _short(self, node: Node, known: Sequence[Expr | None]) -> Iterator[Template]:
+    def _short(self, node: Node, constants: Sequence[Expr | None]) -> Iterator[Template]:
         """Yield templates of operators and methods of Python and of the operator library."""
         op, attributes = node.op_type, self._attributes(node)
         if op in _SIGNS and not attributes:
             sign, rank = _SIGNS[op]
             if (len(node.inputs) == 1) == (op in ("Neg", "Not")):
-                yield lambda operands: operation(sign, rank, _filled(operands, known))
+                yield lambda operands: operation(sign, rank, _filled(operands, constants))
         if op == "Cast" and [*attributes] == ["to"]:
-            yield lambda operands: call(f"{_atom(_filled(operands, known)[0])}.cast(", [("", attributes["to"])])
+            yield lambda operands: call(f"{_atom(_filled(operands, constants)[0])}.cast(", [("", attributes["to"])])
         if op == "Transpose" and "perm" in attributes:
-            yield lambda operands: call(f"{_atom(_filled(operands, known)[0])}.permute(", attributes["perm"].parts)
-        if op == "Reshape" and known[1] is not None and known[1].head == "[":
-            sizes = known[1].parts
-            yield lambda operands: call(f"{_atom(_filled(operands, known)[0])}.reshape(", sizes)
+            yield lambda operands: call(f"{_atom(_filled(operands, constants)[0])}.permute(", attributes["perm"].parts)
+        if op == "Reshape" and constants[1] is not None and constants[1].head == "[":
+            sizes = constants[1].parts
+            yield lambda operands: call(f"{_atom(_filled(operands, constants)[0])}.reshape(", sizes)
         name = snake(op)
         if hasattr(ops, name) and not any(s is None for s in node.inputs):
             named = [(f"{key}=", expr) for key, expr in attributes.items()]
             if op == "Concat":
-                yield lambda operands: call(f"ops.{name}(", [("", display(_filled(operands, known))), *named])
-            yield lambda operands: call(f"ops.{name}(", [*(("", e) for e in _filled(operands, known)), *named])
+                yield lambda operands: call(f"ops.{name}(", [("", display(_filled(operands, constants))), *named])
+            yield lambda operands: call(f"ops.{name}(", [*(("", e) for e in _filled(operands, constants)), *named])
 
     def _schema_call(
         self, node: Node, literals: Sequence[Literal | None], functions: Mapping[str, str], form: str = "typed"
     ) -> Template:
-        known = [None if own is None else getattr(own, form) for own in literals]
+        constants = [None if own is None else getattr(own, form) for own in literals]
         module = f"onnx{node.domain.removeprefix('ai.onnx')}" if node.domain else "onnx"
         named = [(f"{key}=", expr) for key, expr in self._attributes(node).items()]
         named += [(f"{key}=", Expr(name)) for key, name in functions.items()]
@@ -157,12 +157,12 @@ class Templates:
             named = [part for part in named if part[0] != "num_outputs="]
             named.append(("outputs=", Expr(str(len(node.outputs)))))
         return lambda operands: call(
-            f"{module}.{node.op_type}(", [*(("", e or Expr("None")) for e in _filled(operands, known)), *named]
+            f"{module}.{node.op_type}(", [*(("", e or Expr("None")) for e in _filled(operands, constants)), *named]
         )
 
     def _any(self, node: Node, literals: Sequence[Literal | None]) -> Template:
         """Return the call of `Graph.op`, which builds any node whose results have types that can be written."""
-        known = [None if own is None else own.typed for own in literals]
+        constants = [None if own is None else own.typed for own in literals]
         label = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         attributes = {key: self._attribute(node, key, item) for key, item in node.attributes.items()}
         types = [type_text(s.type) for s in node.outputs]
@@ -176,7 +176,7 @@ class Templates:
         end.append(("", display([t for t in types if t is not None])))
         return lambda operands: call(
             "graph.op(",
-            [("", Expr(quoted(label))), ("", display(e or Expr("None") for e in _filled(operands, known))), *end],
+            [("", Expr(quoted(label))), ("", display(e or Expr("None") for e in _filled(operands, constants))), *end],
         )
 
     def _attributes(self, node: Node) -> dict[str, Expr]:
@@ -268,8 +268,8 @@ def _namespace() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _filled(operands: Sequence[Expr | None], known: Sequence[Expr | None]) -> list[Any]:
-    return [operand if own is None else own for operand, own in zip(operands, known, strict=True)]
+def _filled(operands: Sequence[Expr | None], constants: Sequence[Expr | None]) -> list[Any]:
+    return [operand if own is None else own for operand, own in zip(operands, constants, strict=True)]
 
 
 def _atom(expr: Expr) -> str:
@@ -277,6 +277,6 @@ def _atom(expr: Expr) -> str:
 
 
 def _pattern(node: Node) -> tuple[int | None, ...]:
-    """Return which operands are one."""
+    """Return the number of each operand, equal for operands that are one."""
     first: dict[int, int] = {}
     return tuple(None if s is None else first.setdefault(s.id, len(first)) for s in node.inputs)
