@@ -154,7 +154,7 @@ class _Connection(h11.Connection):
 
 
 class _Protocol(H11Protocol):
-    """Closes the connection that is idle for longest when there are more than the limit."""
+    """Closes the connections that are idle for longest when there are more than the limit."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -163,11 +163,13 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+        excess = 0 if self.limit_concurrency is None else len(self.connections) - self.limit_concurrency + 1
+        if excess > 0:
             others: set[Any] = self.connections - {self}
-            idle = [each for each in others if _is_idle(each)]
-            if idle:
-                min(idle, key=lambda each: each.idle_since).transport.abort()
+            idle = sorted(filter(_is_idle, others), key=lambda each: each.idle_since)
+            for each in idle[:excess]:
+                each.transport.abort()
+                self.connections.discard(each)  # it is lost later, and must not count for the requests until then
 
     def on_response_complete(self) -> None:
         self.idle_since = self.loop.time()
