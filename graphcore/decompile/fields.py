@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Hashable, Mapping
@@ -38,13 +39,17 @@ def encode_fields(graph: Graph, arrays: Mapping[str, tuple[np.ndarray[Any, Any],
     contents = Contents()
     if read is not graph and _signature(read, contents) != _signature(graph, contents):
         return ""  # some ops, or dtypes, are others in ONNX
-    places = {bytes(raw(array, dtype)): name for name, (array, dtype) in arrays.items()}
+    places = {_digest(raw(array, dtype)): name for name, (array, dtype) in arrays.items()}
     for tensor in tensors_of(model):
-        name = places.get(tensor.raw_data) if tensor.raw_data else None
+        name = places.get(_digest(tensor.raw_data)) if tensor.raw_data else None
         if name is not None:
             tensor.raw_data = b""
             tensor.external_data.add(key=FIELDS, value=name)
     return base64.b64encode(zlib.compress(model.SerializeToString(deterministic=True), 9)).decode()
+
+
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 @method(Graph)
@@ -65,10 +70,8 @@ def with_fields(self: Graph, tensors: Tensors[Array]) -> Graph:
     for tensor in tensors_of(model):
         names = [entry.value for entry in tensor.external_data if entry.key == FIELDS]
         if names:
-            array = tensors[names[0]]
-            dtype = DType.of(array.dtype)
             tensor.ClearField("external_data")
-            tensor.raw_data = bytes(raw(np.ascontiguousarray(array), dtype))
+            tensor.raw_data = bytes(raw(tensors[names[0]], DType.of(tensor.data_type)))
     old = Graph.load(model)
     contents = Contents()
     if _signature(old, contents) == _signature(self, contents):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import io
 import keyword
 import re
-import tokenize
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -21,6 +18,7 @@ from graphcore.decompile.fields import FIELDS, encode_fields
 from graphcore.decompile.repeats import Folder, Index, Item, Key, Named, Reference, Repeat, Step, Value, named
 from graphcore.decompile.templates import MAX_LITERAL, Literal, Templates, gives_list, literal
 from graphcore.decompile.text import (
+    MARK,
     WIDTH,
     Expr,
     call,
@@ -29,11 +27,13 @@ from graphcore.decompile.text import (
     elements,
     is_name,
     lines,
+    names_in,
     quoted,
+    spaced,
     type_text,
     value,
 )
-from graphcore.errors import GraphcoreError, GraphError
+from graphcore.errors import GraphError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.names import snake
@@ -54,9 +54,6 @@ _MAX_INPUTS = 8
 """Inputs that have variables of their own; more are read by name."""
 _MAX_ELEMENTS = 16
 """The elements of attributes that are literals."""
-_MARK = "\0"
-"""Separates a line from the number of its nodes, until the text is complete."""
-_NAME = "<module of a graph>"
 
 
 @dataclass(slots=True)
@@ -144,10 +141,10 @@ class Writer:
             self.metadata[FIELDS] = self.fields
             body.append("graph = graph.with_fields(tensors)")
         weight = self._weight_function() if self._weights else []
-        rest = _spaced([*header, *weight, *self._functions, *body])
+        rest = spaced([*header, *weight, *self._functions, *body])
         rows = [*self._imports(rest), *rest]
-        self.places = [[t for mark in row.split(_MARK)[1:] for t in self._built[int(mark)]] for row in rows]
-        return "\n".join([*(row.partition(_MARK)[0] for row in rows), ""])
+        self.places = [[t for mark in row.split(MARK)[1:] for t in self._built[int(mark)]] for row in rows]
+        return "\n".join([*(row.partition(MARK)[0] for row in rows), ""])
 
     def _names(self) -> _Names:
         return _Names(self._every, self._function_names)
@@ -174,7 +171,7 @@ class Writer:
     def _imports(self, rest: Sequence[str]) -> list[str]:
         """Return the head of the module, with the imports that the rest needs."""
         opening = self.opening if self.arrays or self.metadata else []
-        words = _names_in(["", *opening, *rest])
+        words = names_in(["", *opening, *rest])
         public = [name for name in _IMPORTED if name in words]
         line = f"from graphcore import {', '.join(public)}"
         blocks = [
@@ -188,7 +185,7 @@ class Writer:
         return [f'"""The graph {name} as source."""', *head, "", *opening]
 
     def _weight_function(self) -> list[str]:
-        views = {self._folder.renamed.get(n) or s: s for n, s in self._weights.items() if not _is_stored(s.type.dtype)}
+        views = {self._folder.renamed.get(n) or s: s for n, s in self._weights.items() if not is_stored(s.type.dtype)}
         array = "tensors[name]"
         dtype = ""
         if views:
@@ -359,9 +356,7 @@ class Writer:
         if reference.counts_up and rest != text and not {*"{}"} & {*rest}:
             name = f"p + {quoted(rest)}"
         symbol = self._weights.get(reference.key)
-        view = (
-            [] if symbol is None or _is_stored(symbol.type.dtype) else [("", Expr(f"DType.{symbol.type.dtype.name}"))]
-        )
+        view = [] if symbol is None or is_stored(symbol.type.dtype) else [("", Expr(f"DType.{symbol.type.dtype.name}"))]
         return call("w(", [("", Expr(name)), *view])
 
     def _statement(
@@ -385,7 +380,7 @@ class Writer:
         comment = escaped(str(step.node.outputs[0].type)) if step.node.outputs else ""
         rows = lines(f"{target} = " if target else "", expr, "", indent, comment)
         self._built.append([_token(own.node, own.literals) for own in (step, *inner)])
-        return [f"{row}{_MARK}{len(self._built) - 1}" for row in rows]
+        return [f"{row}{MARK}{len(self._built) - 1}" for row in rows]
 
     @staticmethod
     def _hint(step: Step) -> str:
@@ -553,86 +548,6 @@ def _index(number: int) -> str:
     return "ijk"[number] if number < 3 else f"i{number}"
 
 
-def _is_stored(dtype: DType) -> bool:
+def is_stored(dtype: DType) -> bool:
     """Return True if safetensors files have a dtype."""
     return dtype in safetensors.NAMES
-
-
-def _names_in(rows: Sequence[str]) -> set[str]:
-    """Return the names that code reads, without those of attributes."""
-    text = "\n".join(row.partition(_MARK)[0] for row in rows) + "\n"
-    before, names = "", set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and before != ".":
-            names.add(token.string)
-        before = token.string
-    return names
-
-
-def _spaced(rows: Sequence[str]) -> list[str]:
-    """Return the rows with blank lines around functions: two at the top, one inside of functions."""
-    result: list[str] = []
-    around: list[int] = []
-    """The indentation of the functions around a row."""
-    for row in rows:
-        indent = len(row) - len(row.lstrip())
-        blank = 0
-        while around and indent <= around[-1] and row.lstrip()[:1] not in (")", "]", "}"):
-            blank = 1 if around.pop() else 2
-        before = result[-1] if result else ""
-        if re.match(r" *(def |@)", row) and not before.startswith("@"):
-            blank = 0 if not before or before.partition(_MARK)[0].endswith(":") else 1 if indent else 2
-        if row.lstrip().startswith("def "):
-            around.append(indent)
-        result += [""] * blank + [row]
-    return result
-
-
-class _Arrays(dict[str, Array]):
-    """Arrays by name, as a file of them."""
-
-    metadata: Mapping[str, str] = {}
-
-
-def source_of(graph: Graph, opening: Expr) -> tuple[str, dict[str, Array], dict[str, str]]:
-    """Return the text of a graph, the arrays that it reads, and the metadata of the file of arrays.
-
-    The text is run: a line that building refuses, since shapes are inferred there and were declared before, is written
-    with declared types.
-    """
-    forced: set[object] = set()
-    fields = None
-    while True:
-        writer = Writer(graph, opening, forced, fields)
-        text = writer.write()
-        failing = _failing(text, writer)
-        if not failing:
-            return (
-                text,
-                {name: _stored(array, dtype) for name, (array, dtype) in writer.arrays.items()},
-                writer.metadata,
-            )
-        forced, fields = forced | failing, writer.fields
-
-
-def _stored(array: Array, dtype: DType) -> Array:
-    return array if _is_stored(dtype) else array.view(np.uint8)
-
-
-def _failing(text: str, writer: Writer) -> set[object]:
-    """Run a module, and return the tokens of the line that fails."""
-    arrays = _Arrays({name: _stored(array, dtype) for name, (array, dtype) in writer.arrays.items()})
-    code = compile(text.replace("\n".join(writer.opening), "\n" * (len(writer.opening) - 1)), _NAME, "exec")
-    try:
-        exec(code, {"__name__": _NAME, "tensors": arrays})  # text of our own
-    except GraphcoreError as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        numbers = [frame.lineno for frame in frames if frame.filename == _NAME and frame.lineno]
-        tokens = {*writer.places[numbers[-1] - 1]} if numbers else set()
-        if not tokens - writer.forced:
-            raise GraphError(
-                f"to_python: graph {writer.graph.name!r} cannot be built again: {error.summary}",
-                help="graph.rename changes names that no graph can have; graph.extract cuts off other nodes",
-            ) from None
-        return tokens
-    return set()

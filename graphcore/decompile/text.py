@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import keyword
 import math
 import re
+import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 WIDTH = 88
 """The characters of a line, the default of formatters."""
+MARK = "\0"
 
 
 class Expr(NamedTuple):
@@ -139,3 +142,36 @@ def type_text(type_: Type) -> Expr | None:
 def dict_text(items: Mapping[str, Expr]) -> Expr:
     """Return a dict display."""
     return call("{", [(f"{quoted(key)}: ", item) for key, item in items.items()], "}")
+
+
+# Rows of a module. After a MARK each has notes of its writer, which are not part of the text.
+
+
+def names_in(rows: Sequence[str]) -> set[str]:
+    """Return the names that code reads, without those of attributes."""
+    text = "\n".join(row.partition(MARK)[0] for row in rows) + "\n"
+    before, names = "", set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and before != ".":
+            names.add(token.string)
+        before = token.string
+    return names
+
+
+def spaced(rows: Sequence[str]) -> list[str]:
+    """Return the rows with blank lines around functions: two at the top, one inside of functions."""
+    result: list[str] = []
+    around: list[int] = []
+    """The indentation of the functions around a row."""
+    for row in rows:
+        indent = len(row) - len(row.lstrip())
+        blank = 0
+        while around and indent <= around[-1] and row.lstrip()[:1] not in (")", "]", "}"):
+            blank = 1 if around.pop() else 2
+        before = result[-1] if result else ""
+        if re.match(r" *(def |@)", row) and not before.startswith("@"):
+            blank = 0 if not before or before.partition(MARK)[0].endswith(":") else 1 if indent else 2
+        if row.lstrip().startswith("def "):
+            around.append(indent)
+        result += [""] * blank + [row]
+    return result

@@ -22,6 +22,7 @@ from tests.cli.conftest import call as call  # a fixture
 from tests.models.test_encoder import REFERENCES
 from tests.support import pytorch_exports
 from tests.support.decoders import some
+from tests.support.model_fields import decompiled
 from tests.support.onnx_models import model, value
 
 BERT = {**REFERENCES["bert"]["config"], "num_hidden_layers": 12}
@@ -196,6 +197,14 @@ def test_command_writes_the_module_and_its_arrays(call: Call, tmp_path: Path) ->
     assert executed(tmp_path / "model.py").to_onnx(target="onnx") == Graph.load(path).to_onnx(target="onnx")
     _, out, _ = call("decompile", str(path))
     assert 'tensors = load_tensors("g.safetensors")' in out
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "float8_e4m3fn", "bfloat16"])
+def test_narrow_weights_of_a_file_round_trip(name: str) -> None:
+    weight = numpy_helper.from_array((np.arange(33) % 6).astype(getattr(ml_dtypes, name)), "w")
+    nodes = [helper.make_node("Cast", ["w"], ["d"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "d"], ["y"])]
+    x, y = (value(end, TensorProto.FLOAT, [33]) for end in "xy")
+    assert decompiled(model(nodes, [x], [y], [weight], opset=23)) == "ok"
 
 
 def test_narrow_weights_are_read_as_bits(tmp_path: Path) -> None:
