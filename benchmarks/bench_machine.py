@@ -1,4 +1,4 @@
-"""What the machine gives one thread: bytes read a second in small and in large pages, and products of floats a second.
+"""The speed of one thread of the machine: bytes read a second in small and large pages, products of floats a second.
 
 python -m benchmarks.bench_machine
 

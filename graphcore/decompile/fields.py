@@ -1,4 +1,4 @@
-"""What a file has beside its graph, names first, kept beside the arrays of a decompiled graph."""
+"""The fields of a file beside its graph, names first, which are stored beside the arrays of a decompiled graph."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ Item: TypeAlias = "Step | Repeat"
 
 
 class _Irregular:
-    """What becomes of an operand whose names do not count up: they get names that do."""
+    """The change of an operand whose names do not count up: they get names that do."""
 
 
 _IRREGULAR = _Irregular()

@@ -69,7 +69,7 @@ class WorkerProgram:
 
     @property
     def is_call(self) -> bool:
-        """Whether a worker calls a function instead of loading a model: see `call`."""
+        """True if a worker calls a function instead of loading a model: see `call`."""
         return "function" in self.request
 
 

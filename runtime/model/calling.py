@@ -134,7 +134,7 @@ class CalledModel:
         self._program: Program | None = None
         self._state: State | None = None
         self._runner: Runner | None = None
-        """How calls run that the session alone cannot: None if it takes and returns arrays of NumPy."""
+        """The runner of calls that the session cannot run alone; None if it takes and returns arrays of NumPy."""
         if (unusual and not uses_transport) or (buffers and transport_dtypes.is_bindable(inputs, outputs)):
             self._runner = IoBindingRunner(self.session, inputs, self._outputs, buffers)
         elif fed or unusual or buffers:

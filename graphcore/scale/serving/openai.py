@@ -336,7 +336,7 @@ _BEGIN = re.compile(
     r'[\s,\]}]*(?:</tool_call>\s*)?(<tool_call>)?[\s\[]*{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*'
     rf"{_ARGUMENTS.pattern}(?={{)"
 )
-"""What stands before the arguments of a call, with what follows those of the call before."""
+"""The text before the arguments of a call, with the text after those of the call before."""
 
 _JSON = json.JSONDecoder()
 

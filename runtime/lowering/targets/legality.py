@@ -30,11 +30,17 @@ BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 """Operators whose kernel is selected by the dtype of the result."""
 
 
+def kernel_operand(op_type: str, count: int) -> int | None:
+    """Return the position, among `count` operands, of the one whose dtype selects the kernel; None for the result."""
+    position = PRIMARY.get(op_type, 0)
+    return position if op_type not in BY_RESULT and position < count else None
+
+
 def kernel_dtype(op_type: str, inputs: Sequence[Symbol | None], results: Sequence[Type]) -> DType | None:
     """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
-    position = PRIMARY.get(op_type, 0)
+    position = kernel_operand(op_type, len(inputs))
     chosen: Type | None = results[0] if results else None
-    if op_type not in BY_RESULT and position < len(inputs) and (operand := inputs[position]) is not None:
+    if position is not None and (operand := inputs[position]) is not None:
         chosen = operand.type
     return chosen.dtype if isinstance(chosen, TensorType) else None
 

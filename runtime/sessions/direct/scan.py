@@ -17,7 +17,7 @@ from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constan
 from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import versions_of
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality
+from graphcore.runtime.lowering.targets.legality import Legality, kernel_operand
 from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
@@ -388,9 +388,8 @@ class CountingScan(Scan):
     def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
         fault = super()._walk(nodes)
         for node in nodes:
-            op_type, place = node.op_type, PRIMARY.get(node.op_type, 0)
-            operand = node.input[place] if op_type not in BY_RESULT and place < len(node.input) else node.output[0]
-            dtype = self.dtypes.get(operand)
+            op_type, place = node.op_type, kernel_operand(node.op_type, len(node.input))
+            dtype = self.dtypes.get((place is not None and node.input[place]) or node.output[0])
             if op_type != "Constant":
                 name = f"{node.domain}.{op_type}" if node.domain not in ("", "ai.onnx") else op_type
                 self.counts[name, "" if dtype is None else dtype.name] += 1
