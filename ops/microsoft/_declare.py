@@ -88,9 +88,9 @@ def _rounded_once(function: Callable[..., Any], but: tuple[int, ...]) -> Callabl
             return function(*operands, **attributes)
         wide = [s.cast(DType.float32) if s is not None and s.dtype in NARROW else s for s in operands]
         results = function(*wide, **attributes)
-        if not isinstance(results, tuple):
-            return results.cast(narrow[0])
-        return tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(results))
+        each = results if isinstance(results, tuple) else (results,)
+        rounded = tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(each))
+        return rounded if isinstance(results, tuple) else rounded[0]
 
     return body
 

@@ -170,6 +170,7 @@ def DequantizeLinear(  # noqa: N802
     kernels="float32",
     when=lambda types, attributes, results: _is_per_tensor(types, attributes),
     note="with one scale",
+    rounded=False,
 )
 def QuantizeLinear(  # noqa: N802
     x: Symbol, y_scale: Symbol, y_zero_point: Symbol | None = None, *, axis: int | None = None
