@@ -68,7 +68,7 @@ def write(path: str, results: Mapping[str, Array]) -> list[str]:
             members[name] = array
     buffer = io.BytesIO()
     _write_members(buffer, members)
-    output.write("run", path, [buffer.getbuffer()])
+    output.write("run", path, [buffer.getvalue()])
     return notes
 
 
