@@ -3,8 +3,8 @@
 A test function whose cases take 0.4 seconds in all runs whole; another gets 0.12 seconds and 32 cases. Its cases in
 their order are cut into as many runs of neighbours as it may have cases, and one case of each run is kept. Neighbours
 share their outer parameters, so that the sample covers these; the position inside a run moves on from run to run, so
-that it covers the inner ones. A function whose single case takes n times as long has a case in one sample of n.
-Hypothesis draws 25 examples at most.
+that it covers the inner ones. A function whose single case takes n times as long has a case in one sample of n, unless
+it checks the source itself (`tests/test_*.py`). Hypothesis draws 25 examples at most.
 
 The seed is the time of the commit. As many successive seeds as a run has cases cover every case, so that a week of
 commits covers the product. A test marked `full` is left to `make test-all`.
@@ -106,7 +106,8 @@ def sample(cases: Sequence[str], seed: str, full: Sequence[bool], times: Mapping
     positions.sort(key=lambda position: function_of(cases[position]))  # stable: cases stay in their order
     for function, group in groupby(positions, key=lambda position: function_of(cases[position])):
         of_function = list(group)
-        for chosen in kept_of_function([cases[p] for p in of_function], seed, times.get(function, 0.0)):
+        seconds = 0.0 if function.startswith("tests/test_") else times.get(function, 0.0)
+        for chosen in kept_of_function([cases[p] for p in of_function], seed, seconds):
             remaining[of_function[chosen]] = True
     return remaining
 

@@ -45,6 +45,7 @@ THIRD_PARTY: dict[str, set[str]] = {
         "uvicorn",
     },
     "graphcore/conformance": {"onnx", "numpy", "ml_dtypes", "onnxruntime"},
+    "graphcore/decompile": {"numpy", "onnx", "pygments"},
     "ops": {"numpy", "ml_dtypes"},
     "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "PIL", "rich", "ray"},
     "array_api": {"numpy", "ml_dtypes"},
