@@ -251,7 +251,8 @@ def to_onnx(
 
     Args:
         target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for a plain onnxruntime
-            session of that provider. For "onnx", a loaded model in which nothing changed is written as it was read.
+            session of that provider; "wasm" or "webgpu" for onnxruntime-web. For "onnx", a loaded model in which
+            nothing changed is written as it was read.
         precision: "exact", or "fast" to keep consecutive ops on floats narrower than float32 in float32. By default
             "exact", but onnxruntime's own kernels compute float16 and bfloat16 of imported models.
         inline: If True, calls of functions are replaced by their bodies. Otherwise they are functions of the model
@@ -262,7 +263,8 @@ def to_onnx(
         opset: The opset of ONNX, from 17 to 28; by default the oldest in which all operators have the same meaning.
         ir_version: The version of the file format, by default that of the opset.
         runtime: The release of onnxruntime that will run the model, such as "1.20". It determines `opset` and
-            `ir_version`; an explicit `opset` must be supported by it. "installed" is the installed one on this
+            `ir_version`; an explicit `opset` must be supported by it. "web-1.30" is a release of onnxruntime-web, and
+            the target "wasm" by default. "installed" is the installed one on this
             processor, whose products of bytes are faster in forms that are inexact on other processors.
         io_dtype: The dtype of every float input, output and buffer of the file, under the same names: "float32",
             "float16", "bfloat16" or "float64". Casts inside convert to and from their own dtypes, so that results are

@@ -85,6 +85,7 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
         raise GraphError(f"no target is called {options.target!r}", help=choices(options.target, TARGETS))
     if options.precision is not None and options.precision not in PRECISIONS:
         raise GraphError(f"there is no precision {options.precision!r}", help=choices(options.precision, PRECISIONS))
+    options = replace(options, target=file_versions.web_target(options.target, options.runtime))
     versions = _versions(options)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made

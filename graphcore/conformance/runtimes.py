@@ -103,6 +103,10 @@ class _OpenVino:
         return results
 
 
+WEB_DTYPES = frozenset("bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 string".split())
+"""The dtypes that onnxruntime-web takes and returns an element at a time."""
+
+
 class WebRuntime:
     """onnxruntime-web (WebAssembly) in a process of Node.js, with requests and answers as lines of JSON."""
 
@@ -111,7 +115,8 @@ class WebRuntime:
         command = ["node", str(script), os.environ[WEB_FOLDER]]
         self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def _ask(self, **request: Any) -> Any:
+    def ask(self, **request: Any) -> Any:
+        """Return the answer to a request of `web.mjs`. Raises `RuntimeError` for an error of onnxruntime-web."""
         assert self._node.stdin is not None
         assert self._node.stdout is not None
         self._node.stdin.write(json.dumps(request) + "\n")
@@ -126,18 +131,24 @@ class WebRuntime:
         self._node.communicate()
 
     def load(self, model: onnx.ModelProto) -> Any:
-        names = self._ask(model=base64.b64encode(model.SerializeToString()).decode())["inputs"]
+        names = self.ask(model=text_of(model))["inputs"]
 
         def run(**feeds: Any) -> list[Any]:
             return [
-                _array(each) for each in self._ask(feeds={name: _described(x) for name, x in feeds.items()})["outputs"]
+                array_from(each)
+                for each in self.ask(feeds={name: described(x) for name, x in feeds.items()})["outputs"]
             ]
 
         run.inputs = names  # type: ignore[attr-defined]
         return run
 
 
-def _described(array: Any) -> dict[str, Any]:
+def text_of(model: onnx.ModelProto) -> str:
+    """Return a model for a request."""
+    return base64.b64encode(model.SerializeToString()).decode()
+
+
+def described(array: Any) -> dict[str, Any]:
     """Return a tensor as JSON. Raises `TypeError` for sequences and optionals, which onnxruntime-web does not take."""
     if not isinstance(array, np.ndarray):
         raise TypeError("onnxruntime-web takes tensors only")
@@ -147,7 +158,7 @@ def _described(array: Any) -> dict[str, Any]:
     return {"type": array.dtype.name, "dims": array.shape, "data": data}
 
 
-def _array(described: Mapping[str, Any]) -> Any:
+def array_from(described: Mapping[str, Any]) -> Any:
     if described["type"] == "string":
         return np.array(described["strings"], object).reshape(described["dims"])
     data = base64.b64decode(described["data"])

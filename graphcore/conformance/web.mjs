@@ -1,12 +1,5 @@
-// Runs ONNX models in onnxruntime-web: reads a request a line as JSON, {model} or {feeds}, and writes an answer a line.
-import { createRequire } from "node:module";
-import { createInterface } from "node:readline";
-import path from "node:path";
-
-const load = createRequire(path.join(process.argv[2], "package.json"));
-const ort = load("onnxruntime-web");
-ort.env.logLevel = "fatal";
-ort.env.wasm.numThreads = 1;
+// Runs ONNX models in onnxruntime-web. In Node.js it reads a request a line as JSON and writes an answer a line; a page
+// imports `answering`. A request is {model, options} or {feeds, fetches}.
 
 const ARRAYS = {
   bool: Uint8Array, int4: Int8Array, uint4: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array,
@@ -14,38 +7,59 @@ const ARRAYS = {
   float16: globalThis.Float16Array ?? Uint16Array, float32: Float32Array, float64: Float64Array,
 };
 
-function tensor({ type, dims, data, strings }) {
+const bytesOf = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+
+function textOf(bytes) {
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  return btoa(text);
+}
+
+function tensor(ort, { type, dims, data, strings }) {
   if (strings) return new ort.Tensor("string", strings, dims);
   if (!ARRAYS[type]) throw new Error(`onnxruntime-web has no tensors of ${type}`);
-  const bytes = Buffer.from(data, "base64");
-  return new ort.Tensor(type, new ARRAYS[type](bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length)), dims);
+  return new ort.Tensor(type, new ARRAYS[type](bytesOf(data).buffer), dims);
 }
 
-function described(value) {
-  const { type, dims, data } = value;
+function described({ type, dims, data }) {
   if (type === "string") return { type, dims, strings: data };
-  return { type, dims, data: Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64") };
+  return { type, dims, data: textOf(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) };
 }
 
-let session;
-for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line);
-  let answer;
-  try {
-    if (request.model !== undefined) {
-      const previous = session;
-      session = undefined;
-      await previous?.release();
-      const options = { executionProviders: ["wasm"], logSeverityLevel: 4 };
-      session = await ort.InferenceSession.create(Buffer.from(request.model, "base64"), options);
-      answer = { inputs: session.inputNames };
-    } else {
-      const feeds = Object.fromEntries(Object.entries(request.feeds).map(([name, value]) => [name, tensor(value)]));
-      const results = await session.run(feeds);
-      answer = { outputs: session.outputNames.map((name) => described(results[name])) };
+// Returns a function from a request to its answer, with the execution providers of onnxruntime-web by preference.
+export function answering(ort, executionProviders) {
+  let session;
+  return async (request) => {
+    try {
+      if (request.model !== undefined) {
+        const previous = session;
+        session = undefined;
+        await previous?.release();
+        const options = { executionProviders, logSeverityLevel: 4, ...request.options };
+        session = await ort.InferenceSession.create(bytesOf(request.model), options);
+        return { inputs: session.inputNames, outputs: session.outputNames };
+      }
+      const feeds = Object.fromEntries(
+        Object.entries(request.feeds).map(([name, value]) => [name, tensor(ort, value)]),
+      );
+      const fetches = request.fetches ?? session.outputNames;
+      const results = await session.run(feeds, fetches);
+      return { outputs: fetches.map((name) => described(results[name])) };
+    } catch (error) {
+      return { error: String(error?.message ?? error) };
     }
-  } catch (error) {
-    answer = { error: String(error?.message ?? error) };
+  };
+}
+
+if (globalThis.process?.argv) {
+  const { createRequire } = await import("node:module");
+  const { resolve } = await import("node:path");
+  const { createInterface } = await import("node:readline");
+  const ort = createRequire(resolve(process.argv[2], "package.json"))("onnxruntime-web");
+  ort.env.logLevel = "fatal";
+  ort.env.wasm.numThreads = 1;
+  const answer = answering(ort, ["wasm"]);
+  for await (const line of createInterface({ input: process.stdin })) {
+    process.stdout.write(JSON.stringify(await answer(JSON.parse(line))) + "\n");
   }
-  process.stdout.write(JSON.stringify(answer) + "\n");
 }

@@ -45,7 +45,7 @@ else:
     GraphMethods = object
 
 
-TargetName: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
+TargetName: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino", "wasm", "webgpu"]
 Precision: TypeAlias = Literal["exact", "fast"]
 Optimize: TypeAlias = Literal["off", "exact", "all"]
 

@@ -63,7 +63,7 @@ def contrib(
 
     def kernel(target: str, types: Types, attributes: Mapping[str, Any], results: int) -> bool:
         first = types[0]
-        if target != "cpu" or not isinstance(first, TensorType) or first.dtype not in exact:
+        if target not in ("cpu", "wasm") or not isinstance(first, TensorType) or first.dtype not in exact:
             return False
         return when is None or when(types, attributes, results)
 

@@ -37,8 +37,8 @@ from graphcore.onnx.versions.table import (
 )
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.legality import CONTROL, Legality, kernel_dtype, legality
-from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, default, table_of
+from graphcore.runtime.lowering.targets.legality import CONTROL, Legality, kernel_dtype, legality, without_kernel
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, default, on_no_wasm, table_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
@@ -49,6 +49,10 @@ RECENT = frozenset({"Attention", "BitCast", "RMSNormalization", "RotaryEmbedding
 """Newer operators, and a few older ones: such a file avoids them, so that they alone do not need a newer runtime than
 most in use. BitCast is avoided where it only saves arithmetic; graphs that read the bits of floats, as sorting does,
 keep it."""
+
+
+WEB = "web-"
+"""The beginning of the names of releases of onnxruntime-web."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,9 @@ def choose_versions(
             raise GraphError(
                 f"export: {option} must be {first} to {last}, got {value!r}", help=f"omit {option}= for the {otherwise}"
             )
-    lowered_for = replace(default(target) if runtime is None else _named(runtime), in_file=True)
-    reader = f"onnxruntime {lowered_for.version}"
+    lowered_for = replace(default(target) if runtime is None else _named(runtime, target), in_file=True)
+    is_web = TARGETS[target].is_web
+    reader = f"onnxruntime{'-web' if is_web else ''} {lowered_for.version}"
     newest_opset, newest_ir = NEWEST_OPSET, IR_OF_OPSET[NEWEST_OPSET]
     if lowered_for.version:
         release = table_of("cpu").nearest(lowered_for.version)
@@ -99,10 +104,11 @@ def choose_versions(
         has_kernels = bool(lowered_for.version or TARGETS[target].table)
         lowered_at = min(opset, OPSET) if has_kernels else opset
         return Versions(replace(lowered_for, opset=lowered_at, is_fixed=True), opset, ir_version, newest_ir)
-    if runtime is not None:
+    if runtime is not None and not is_web:
         return Versions(lowered_for, lowered_for.opset, ir_version, lowered_for.ir)
     is_any = not lowered_for.version and bool(TARGETS[target].table)
-    deployed = replace(lowered_for, avoided=RECENT) if is_any else None
+    # WebGPU has kernels of few versions of operators after opset 21.
+    deployed = replace(lowered_for, avoided=RECENT) if is_any or is_web else None
     return Versions(lowered_for, None, ir_version, lowered_for.ir, deployed)
 
 
@@ -110,11 +116,18 @@ def _is_within(version: object, first: int, last: int) -> bool:
     return isinstance(version, int) and not isinstance(version, bool) and first <= version <= last
 
 
-def _named(text: object) -> Runtime:
-    """Return the release of onnxruntime of that name. Raises `GraphError` if no table has it."""
+def web_target(target: TargetName, runtime: object) -> TargetName:
+    """Return the target that a release of onnxruntime-web, such as "web-1.30", means by "cpu": its wasm."""
+    return "wasm" if target == "cpu" and isinstance(runtime, str) and runtime.startswith(WEB) else target
+
+
+def _named(text: object, target: TargetName) -> Runtime:
+    """Return the release of onnxruntime or onnxruntime-web of that name. Raises `GraphError` if no table has it."""
+    is_web = isinstance(text, str) and text.startswith(WEB)
+    if is_web or TARGETS[target].is_web:
+        return _named_web(text, target)
     table = table_of("cpu")
-    is_version = isinstance(text, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", text) is not None
-    runtime = table.named(text) if is_version and isinstance(text, str) else None
+    runtime = table.named(text) if _is_version(text) and isinstance(text, str) else None
     if runtime is None:
         measured = ", ".join(release.version for release in table.releases)
         raise GraphError(
@@ -122,6 +135,23 @@ def _named(text: object) -> Runtime:
             help=f"measured releases: {measured}; any release between or after them is accepted too",
         )
     return runtime
+
+
+def _named_web(text: object, target: TargetName) -> Runtime:
+    """Return the measured release of onnxruntime-web of a name such as "web-1.30". Raises `GraphError`."""
+    if TARGETS[target].table and not TARGETS[target].is_web:
+        raise GraphError(f"export: onnxruntime-web has no target {target!r}", help='pass target="wasm" or "webgpu"')
+    table = table_of(target if TARGETS[target].is_web else "wasm")
+    version = text.removeprefix(WEB) if isinstance(text, str) and text.startswith(WEB) else ""
+    runtime = table.named(version) if _is_version(version) else None
+    if runtime is None or not table.measures(runtime.version):
+        measured = ", ".join(f'"{WEB}{release.version}"' for release in table.releases)
+        raise GraphError(f"export: unknown release {text!r} of onnxruntime-web", help=f"measured releases: {measured}")
+    return replace(runtime, saturates=on_no_wasm)
+
+
+def _is_version(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", text) is not None
 
 
 def written(
@@ -153,6 +183,8 @@ def written(
     # Nodes that were type-checked when built and are written unchanged are not checked again, which saves time.
     if result is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in present):
         check(parts(result, present), opsets)
+    if target == "webgpu":
+        _check_kernels(result, present, legality(target, replace(requested.runtime, opset=opsets[""])))
     return result, opsets, ir
 
 
@@ -325,6 +357,18 @@ def check(parts: Iterable[Graph], versions: Mapping[str, int]) -> None:
         }
         for node in kinds.values():
             _check(node, versions)
+
+
+def _check_kernels(graph: Graph, present: set[tuple[str, str]], rules: Legality) -> None:
+    """Raise `GraphError` for a node without a kernel, on the device or its host: casts of dtypes that neither has."""
+    for part in parts(graph, present):
+        for node in part.nodes:
+            if (dtype := without_kernel(node, rules)) is not None:
+                raise GraphError(
+                    f"export: onnxruntime-web has no kernel of {node.op_type} for {dtype} in its build with WebGPU",
+                    operands={"result": _Result(node)},
+                    help='export for target="wasm", which has the dtype',
+                )
 
 
 def _check(node: Node, versions: Mapping[str, int]) -> None:

@@ -165,6 +165,7 @@ def _unsupported(b: Builder, call: OpCall, dtype: DType) -> GraphError:
     rules = b.rules
     operands = {f"input {i}": str(s.type) for i, s in enumerate(call.inputs) if s is not None}
     help = "cast the operands to float32 first: .cast(DType.float32)"
+    help += ', or export for target="wasm"' if rules.target.name == "webgpu" else ""
     view = VIEWS.get(dtype)
     others = (dtype, *PROMOTIONS.get(dtype, ()), *((view,) if view else ()))
     if rules.runtime.registry and any(rules.has_lost(call.op, d) for d in others):

@@ -21,6 +21,7 @@ from graphcore.runtime.ort.openvino import session as openvino
 from graphcore.runtime.ort.options import EXACT
 from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.types.dtypes import DType
+from tools.kernel_probe import web
 from tools.kernel_probe.case import Case, Question, operators, question, swept_dtypes
 from tools.kernel_probe.cases import CASES
 from tools.kernel_probe.workers import TIMEOUT, Died, Worker
@@ -60,6 +61,8 @@ class Outcome:
 
 def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     """Return the outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
+    if provider in web.PROVIDERS:
+        return _judge_web(question(op_type, case, dtype), provider)
     requested = question(op_type, case, dtype, constant=provider in COMPILED)
     with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
         optimised = Path(folder) / "optimised.onnx"
@@ -82,6 +85,27 @@ def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     if wanted is None:
         return Outcome("kernel")
     return Outcome("kernel", checked=True, values=_difference(results, wanted))
+
+
+def _judge_web(requested: Question, provider: str) -> Outcome:
+    """Return the outcome in onnxruntime-web. values: how the bits differ from those of onnxruntime itself."""
+    with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
+        try:
+            native = _session(requested.model, Path(folder) / "optimised.onnx", "CPUExecutionProvider")
+        except Exception as error:
+            return Outcome("none", f"onnxruntime: {_first_line(error)}")
+    prepared, places = web.prepared(requested, native)
+    try:
+        web.load(prepared.model, provider)
+    except RuntimeError as error:
+        return Outcome("none", _first_line(error))
+    try:
+        results = web.run(prepared, provider) if places else []
+        wanted = web.native_results(requested, native)
+    except Exception as error:
+        return Outcome("fails", _first_line(error))
+    differences = (web.difference(got, wanted[place]) for got, place in zip(results, places, strict=True))
+    return Outcome("kernel", checked=True, values=next(filter(None, differences), ""))
 
 
 def _session(model: onnx.ModelProto, optimised: Path, provider: str) -> onnxruntime.InferenceSession:

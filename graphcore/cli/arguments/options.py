@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda", "openvino")
+TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda", "openvino", "wasm", "webgpu")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 """As in `runtime.lowering`, which takes longer to import than the whole command line."""
 

@@ -6,7 +6,7 @@ To add a provider, add a row, a table of its kernels, and a file of decompositio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering.targets import compute_dtypes
@@ -34,7 +34,9 @@ class Target:
     releases of onnxruntime late, so that files are lowered for its newest one. takes_empty_operands: whether calls with
     empty operands reach it. packs_weights: whether it has the kernels of quantised products of com.microsoft.
     runs_whole_graphs: whether it runs only whole graphs, so that files with other graphs are refused. unverified:
-    dtypes in which imported models keep operators of other domains, whose kernels were not compared.
+    dtypes in which imported models keep operators of other domains, whose kernels were not compared. saturates: whether
+    products of unsigned with signed bytes saturate on some processor. is_web: whether it is onnxruntime-web, which no
+    session runs.
 
     options: provider options of a session, for exact products. tensor_cores: the same if all products are of
     tensor_float32, whose values are rounded already. missing_help: how to install the provider.
@@ -56,6 +58,8 @@ class Target:
     packs_weights: bool = False
     runs_whole_graphs: bool = False
     unverified: frozenset[DType] = frozenset()
+    saturates: bool = True
+    is_web: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     tensor_cores: Mapping[str, str] = field(default_factory=dict)
     missing_help: str = ""
@@ -66,27 +70,40 @@ class Target:
         return bool(self.table) and self.host is None
 
 
+_CPU = Target(
+    "cpu",
+    "CPUExecutionProvider",
+    "cpu.json",
+    has_bitcast=True,
+    incorrect=compute_dtypes.CPU,
+    # Some kernels round between their steps or not at all, or omit a rounding between two operators in float32.
+    rounded=HALVES,
+    extra={
+        DType.int2: _KERNELS_OF_BITS,
+        DType.uint2: _KERNELS_OF_BITS,
+        DType.float8_e4m3fnuz: _KERNELS_OF_FNUZ,
+        DType.float8_e5m2fnuz: _KERNELS_OF_FNUZ,
+    },
+    by_release=True,
+    packs_weights=True,
+)
+
+_WASM = replace(
+    _CPU,
+    name="wasm",
+    provider="wasm",
+    table="wasm.json",
+    is_late=True,
+    saturates=False,
+    is_web=True,
+    missing_help='onnxruntime-web is not a package of Python: graph.export(path, target="wasm") writes a file for it',
+)
+
 TARGETS: Mapping[TargetName, Target] = {
     row.name: row
     for row in (
         Target("onnx", has_bitcast=True),
-        Target(
-            "cpu",
-            "CPUExecutionProvider",
-            "cpu.json",
-            has_bitcast=True,
-            incorrect=compute_dtypes.CPU,
-            # Some kernels round between their steps or not at all, or omit a rounding between two operators in float32.
-            rounded=HALVES,
-            extra={
-                DType.int2: _KERNELS_OF_BITS,
-                DType.uint2: _KERNELS_OF_BITS,
-                DType.float8_e4m3fnuz: _KERNELS_OF_FNUZ,
-                DType.float8_e5m2fnuz: _KERNELS_OF_FNUZ,
-            },
-            by_release=True,
-            packs_weights=True,
-        ),
+        _CPU,
         Target(
             "cuda",
             "CUDAExecutionProvider",
@@ -113,6 +130,16 @@ TARGETS: Mapping[TargetName, Target] = {
             # By default it rounds the operands of all products on processors that have instructions for it.
             options={"device_type": "CPU", "load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'},
             missing_help="pip install 'graphcore-engine[openvino]' and uninstall onnxruntime: both bring one module",
+        ),
+        _WASM,
+        # A session has the kernels of the GPU and, for the other nodes, those of a build for the CPU with fewer dtypes.
+        replace(
+            _WASM,
+            name="webgpu",
+            provider="webgpu",
+            table="webgpu.json",
+            packs_weights=False,
+            unverified=frozenset({DType.float16, DType.float32}),
         ),
     )
 }

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import TargetName
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.targets import TARGETS, Target
 from graphcore.runtime.lowering.targets.compute_dtypes import UNROUNDED
-from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
+from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, Table, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, of_kernel, on_switching
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -114,7 +114,7 @@ class Legality:
         """True if kernels that decompositions use may be missing."""
         if not self.decomposes:
             return not self.views_bits
-        newest = table_of(self.target.name).newest.version
+        newest = _newest_table(self.target.name).newest.version
         return not self.views_bits or self.runtime.registry is not None or self.runtime.version != newest
 
     def lacks(self, op_type: str, dtype: DType) -> bool:
@@ -159,6 +159,17 @@ def incorrect(target: Target, op_type: str, runtime: Runtime = ANY) -> frozenset
     return frozenset(here)
 
 
+def without_kernel(node: Node, rules: Legality) -> DType | None:
+    """Return the dtype in which a lowered node of ONNX has no kernel; None if it has one."""
+    if node.domain or node.op_type in CONTROL:
+        return None
+    types = [s.type for s in node.outputs]
+    dtypes = [kernel_dtype(node.op_type, node.inputs, types)]
+    if node.op_type == "Cast":
+        dtypes += [t.dtype for t in types if isinstance(t, TensorType)]
+    return next((d for d in dtypes if d is not None and d not in rules.table.get(node.op_type, (d,))), None)
+
+
 def _has_trap(target: Target, trap: str, runtime: Runtime) -> bool:
     """Return True if a trap must be avoided; traps that were not measured always are."""
     return not target.by_release or in_force(trap, runtime)
@@ -183,8 +194,14 @@ def kernels(target: TargetName, runtime: Runtime | None = None) -> dict[str, fro
 @functools.cache
 def _newest(target: TargetName) -> dict[str, frozenset[DType]]:
     """Return the kernels of the newest measured release, at the opset that graphs are built with."""
-    table = table_of(target)
+    table = _newest_table(target)
     return table.kernels(Runtime(table.newest.version))
+
+
+def _newest_table(target: TargetName) -> Table:
+    """Return the table that has all kernels which decompositions use: for a derived one that of its base."""
+    table = table_of(target)
+    return table if table.base is None else table_of(table.base)
 
 
 def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Runtime) -> frozenset[DType]:

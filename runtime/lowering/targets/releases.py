@@ -12,8 +12,8 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 from graphcore.ir.graph import TargetName
 from graphcore.onnx.notes import IR_VERSION, OPSET
@@ -27,6 +27,10 @@ OLDEST_OPSET = 24
 """From this opset on no operator that graphs are built with changed its meaning; sessions get it."""
 
 
+Rows: TypeAlias = Mapping[str, Mapping[int, Mapping["ReleaseRange", frozenset[DType]]]]
+"""Dtypes by operator, version of it and range of releases."""
+
+
 class Registry(Protocol):
     """The kernels that the installed build reports."""
 
@@ -37,6 +41,11 @@ class Registry(Protocol):
 def on_some_processor() -> bool:
     """Return True: some processor does, and which one runs a file is unknown when it is written."""
     return True
+
+
+def on_no_wasm() -> bool:
+    """Return False: wasm has no instruction whose sums of products of bytes saturate."""
+    return False
 
 
 def on_no_processor() -> None:
@@ -136,13 +145,16 @@ class Table:
     """The kernels of a provider.
 
     releases: oldest first. rows: by operator, version of it and range of releases; a release in no range of a version
-    does not have that version.
+    does not have that version. base: the target whose table it was derived from. device: the kernels among them that
+    run on a device, if it is a table of a device and its host.
     """
 
     provider: str
     releases: tuple[Release, ...]
-    rows: Mapping[str, Mapping[int, Mapping[ReleaseRange, frozenset[DType]]]]
+    rows: Rows
     contributed: Mapping[str, ContribOperator]
+    base: TargetName | None = None
+    device: Table | None = None
 
     def takes(self, op_type: str, operands: int, attributes: Iterable[str], runtime: Runtime) -> bool:
         """Return True if all releases to lower for support an operator of com.microsoft in this form."""
@@ -210,7 +222,6 @@ def table_of(target: TargetName) -> Table:
     )  # importlib.resources takes 9 ms
     assert content is not None
     read = json.loads(content)
-    releases = [Release(version, *facts) for version, facts in read["releases"].items()]
     rows = {
         op: {
             int(since): {ReleaseRange.parse(r): _parse_dtypes(d) for r, d in ranges.items()}
@@ -218,6 +229,9 @@ def table_of(target: TargetName) -> Table:
         }
         for op, versions in read["kernels"].items()
     }
+    if "base" in read:
+        return _derived(read, rows)
+    releases = [Release(version, *facts) for version, facts in read["releases"].items()]
     contributed = {
         op: ContribOperator(
             {ReleaseRange.parse(text): count for text, count in row["operands"].items()},
@@ -226,6 +240,26 @@ def table_of(target: TargetName) -> Table:
         for op, row in read.get("com.microsoft", {}).items()
     }
     return Table(read["provider"], tuple(sorted(releases, key=lambda r: ordered(r.version))), rows, contributed)
+
+
+def _derived(read: Mapping[str, Any], device: Rows) -> Table:
+    """Return a table that is another one's for some releases, less the missing dtypes, with the kernels of a device."""
+    base = table_of(read["base"])
+    releases = tuple(r for r in base.releases if r.version in read["releases"])
+    missing = {op: _parse_dtypes(names) for names, op_types in read["missing"].items() for op in op_types.split()}
+    none: frozenset[DType] = frozenset()
+    rows, on_device = {}, {}
+    for op, versions in base.rows.items():
+        added = {since: device.get(op, {}).get(since, {}) for since in versions}
+        on_device[op] = {since: {**dict.fromkeys(row, none), **added[since]} for since, row in versions.items()}
+        rows[op] = {
+            since: {
+                r: row.get(r, none) - missing.get(op, none) | added[since].get(r, none) for r in on_device[op][since]
+            }
+            for since, row in versions.items()
+        }
+    device_table = Table(read["provider"], releases, on_device, {}) if device else None
+    return Table(read["provider"], releases, rows, base.contributed, read["base"], device_table)
 
 
 @functools.cache
@@ -238,5 +272,6 @@ def default(target: TargetName) -> Runtime:
     """Return the runtime that files are written for: every release, or the one that the target's package follows."""
     if not TARGETS[target].is_late:
         return ANY
-    release = table_of(target).newest
-    return Runtime(release.version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
+    runtime = table_of(target).named(table_of(target).newest.version)
+    assert runtime is not None
+    return runtime if TARGETS[target].saturates else replace(runtime, saturates=on_no_wasm)

@@ -1,0 +1,110 @@
+"""Files for onnxruntime-web: for wasm, whose kernels are the CPU's, and for its build with WebGPU, which has fewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from graphcore import Graph, TensorType, ops
+from graphcore.errors import GraphError
+from graphcore.runtime.lowering.targets import TARGETS
+from graphcore.runtime.lowering.targets.legality import kernels
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.types.dtypes import DType
+
+D = DType
+NEWEST = "web-1.30"
+
+
+def graph_of(dtype: str = "float32") -> Graph:
+    graph = Graph("net", {"x": TensorType(dtype, ["n", 8])})
+    graph.output(y=ops.softmax(ops.gelu(graph["x"]) @ np.ones((8, 3), np.float32)))
+    return graph
+
+
+def operators_of(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+@pytest.mark.parametrize("release", table_of("wasm").releases, ids=lambda release: release.version)
+def test_wasm_kernels_are_those_of_the_same_release(release: Any) -> None:
+    runtime = Runtime(release.version, release.opset)
+    assert kernels("wasm", runtime) == kernels("cpu", runtime)
+
+
+def test_names_of_a_release_give_the_same_bytes() -> None:
+    graph = graph_of()
+    options: list[dict[str, Any]] = [
+        {"runtime": NEWEST},
+        {"target": "wasm"},
+        {"target": "wasm", "runtime": "web-1.30.0"},
+    ]
+    files = {graph.to_onnx(**each).SerializeToString() for each in options}
+    assert len(files) == 1
+    assert graph.to_onnx(target="webgpu") == graph.to_onnx(target="webgpu", runtime=NEWEST)
+
+
+def test_webgpu_file_has_an_opset_with_its_kernels() -> None:
+    """From opset 22 on WebGPU has no kernel of Conv."""
+    graph = Graph("net", {"x": TensorType("float32", [1, 2, 8, 8])})
+    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((3, 2, 3, 3), np.float32)))
+    assert graph.to_onnx(target="webgpu").opset_import[0].version < 22
+    device = table_of("webgpu").device
+    assert device is not None
+    assert D.float32 in device.kernels(Runtime("1.30.0", 21))["Conv"]
+    assert D.float32 not in device.kernels(Runtime("1.30.0", 22))["Conv"]
+
+
+def test_webgpu_keeps_kernels_that_differ_in_nan_only() -> None:
+    graph = Graph("net", {"x": TensorType("float32", ["n", 8])})
+    graph.output(y=ops.max(ops.sigmoid(graph["x"]), axis=1))
+    assert operators_of(graph.to_onnx(target="webgpu")) == ["Sigmoid", "ReduceMax"]
+    assert len(operators_of(graph.to_onnx(target="wasm"))) > 2
+
+
+def test_wasm_keeps_products_of_bytes() -> None:
+    """wasm has no instruction whose sums saturate, so that weights stay signed bytes."""
+    graph = Graph("net", {"x": TensorType("uint8", ["n", 8])})
+    graph.output(y=ops.onnx.MatMulInteger(graph["x"], np.full((8, 3), 127, np.int8)))
+    dtypes = [graph.to_onnx(target=target).graph.initializer[0].data_type for target in ("cpu", "wasm", "webgpu")]
+    assert dtypes == [onnx.TensorProto.UINT8, onnx.TensorProto.INT8, onnx.TensorProto.INT8]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "help"),
+    [
+        ({"runtime": "web-1.31"}, "unknown release 'web-1.31' of onnxruntime-web", '"web-1.27.0", "web-1.29.0"'),
+        ({"runtime": "web-"}, "unknown release 'web-' of onnxruntime-web", '"web-1.30.0"'),
+        ({"runtime": "web-1.27", "target": "webgpu"}, "unknown release 'web-1.27' of onnxruntime-web", '"web-1.30.0"'),
+        ({"runtime": "1.30", "target": "wasm"}, "unknown release '1.30' of onnxruntime-web", '"web-1.30.0"'),
+        ({"runtime": NEWEST, "target": "cuda"}, "onnxruntime-web has no target 'cuda'", '"wasm" or "webgpu"'),
+        ({"target": "wasm", "opset": 28}, "onnxruntime-web 1.30.0 takes opset 26 at most, not 28", "opset=26 or less"),
+    ],
+)
+def test_wrong_release_or_target_is_an_error(options: dict[str, Any], message: str, help: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        graph_of().to_onnx(**options)
+    assert message in str(caught.value)
+    assert help in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int16", "uint16", "bfloat16"])
+def test_webgpu_refuses_dtypes_that_its_build_lacks(dtype: str) -> None:
+    graph = Graph("net", {"x": TensorType(dtype, ["n"])})
+    graph.output(y=ops.cast(graph["x"], "float32") + 1)
+    with pytest.raises(GraphError, match=f"no kernel of Cast for {dtype} in its build with WebGPU") as caught:
+        graph.to_onnx(target="webgpu")
+    assert 'target="wasm"' in str(caught.value)
+    assert graph.to_onnx(target="wasm")
+
+
+def test_session_of_web_provider_says_what_to_do() -> None:
+    import graphcore as gc
+
+    for name in ("wasm", "webgpu"):
+        assert TARGETS[name].is_web
+        with pytest.raises(gc.GraphcoreError, match='target="wasm"'):
+            gc.InferenceSession(name)
