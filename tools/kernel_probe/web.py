@@ -154,7 +154,7 @@ def native_results(requested: Question, session: onnxruntime.InferenceSession) -
 
 
 def difference(got: Any, want: Any) -> str:
-    """Return how the bits of a result differ from onnxruntime's; "" if they do not."""
+    """Return a description of the difference between the bits of a result and of onnxruntime's; "" if there is none."""
     got, want = np.asarray(got), np.asarray(want)
     if want.dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
         want = want.astype(np.float32)
