@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import onnxruntime
 
@@ -15,10 +16,12 @@ from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.decompositions.cuda.networks import lack_of_recurrent, lack_of_transposed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernel_dtype, kernels
-from graphcore.runtime.lowering.targets.releases import Runtime
+from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+
+Conditions: TypeAlias = Mapping[str, Callable[[Node, frozenset[DType]], str]]
 
 RECORD = "session.record_ep_graph_assignment_info"
 """The config entry that makes a session record its placement."""
@@ -74,14 +77,17 @@ def planned(graph: Graph, target: TargetName, runtime: Runtime | None = None) ->
 
     runtime: the release that it was lowered for, if it is not the default of files.
     """
-    table = kernels(target, runtime)
     row = TARGETS[target]
-    has_device = row.host is not None and not row.runs_whole_graphs
-    name = TARGETS[target].provider if has_device else _HOST
+    device = table_of(target).device if row.is_web else None
+    table = kernels(target, runtime) if device is None else device.kernels(runtime or default(target))
+    has_device = device is not None or (row.host is not None and not row.runs_whole_graphs)
+    host = "wasm" if row.is_web else _HOST
+    name = row.provider if has_device else host
+    conditions = _CONDITIONS if device is None else _CONDITIONS_OF_WEB
     placed = []
     for node in walk(graph):
-        why = lack(node, table) if has_device else ""
-        placed.append(Placed(node.outputs[0].given_name or "", node.op_type, _HOST if why else name, why))
+        why = lack(node, table, conditions) if has_device else ""
+        placed.append(Placed(node.outputs[0].given_name or "", node.op_type, host if why else name, why))
     return Placement(tuple(placed))
 
 
@@ -131,8 +137,8 @@ def _is_count(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and (symbol.dtype.is_integer or symbol.dtype is DType.bool)
 
 
-def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
-    """Return why the CUDA provider does not run a node; "" if it does."""
+def lack(node: Node, table: dict[str, frozenset[DType]], conditions: Conditions | None = None) -> str:
+    """Return why a provider does not run a node; "" if it does. conditions: of kernels, by default those of CUDA."""
     if node.domain:
         return ""
     row = table.get(node.op_type)
@@ -141,7 +147,7 @@ def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
     dtype = kernel_dtype(node.op_type, node.inputs, [node.outputs[0].type])
     if dtype is not None and dtype.storage not in row:
         return f"no kernel for {dtype}" if row else "no kernel"
-    condition = _CONDITIONS.get(node.op_type)
+    condition = (_CONDITIONS if conditions is None else conditions).get(node.op_type)
     return "" if condition is None else condition(node, row)
 
 
@@ -173,7 +179,7 @@ def _first(node: Node, row: frozenset[DType]) -> str:
 
 
 _QUANTIZED = frozenset({DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2})
-_CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
+_CONDITIONS: Conditions = {
     "Cast": _to,
     "QuantizeLinear": _quantized,
     "DequantizeLinear": _unless_of((DType.float16, DType.float32), 1, "no kernel for a scale of that dtype"),
@@ -187,3 +193,5 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     ),
 }
 """Operators whose kernels depend on more than the dtype of one operand."""
+
+_CONDITIONS_OF_WEB: Conditions = {"Cast": lambda node, row: _to(node, row | {DType.int64})}

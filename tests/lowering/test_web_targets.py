@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import onnx
 import pytest
 
 from graphcore import Graph, TensorType, ops
+from graphcore.cli import main
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernels
@@ -48,14 +51,14 @@ def test_names_of_a_release_give_the_same_bytes() -> None:
 
 
 def test_webgpu_file_has_an_opset_with_its_kernels() -> None:
-    """From opset 22 on WebGPU has no kernel of Conv."""
+    """From opset 22 on WebGPU has no kernel of Cos."""
     graph = Graph("net", {"x": TensorType("float32", [1, 2, 8, 8])})
-    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((3, 2, 3, 3), np.float32)))
+    graph.output(y=ops.cos(graph["x"]))
     assert graph.to_onnx(target="webgpu").opset_import[0].version < 22
     device = table_of("webgpu").device
     assert device is not None
-    assert D.float32 in device.kernels(Runtime("1.30.0", 21))["Conv"]
-    assert D.float32 not in device.kernels(Runtime("1.30.0", 22))["Conv"]
+    assert D.float32 in device.kernels(Runtime("1.30.0", 21))["Cos"]
+    assert D.float32 not in device.kernels(Runtime("1.30.0", 22))["Cos"]
 
 
 def test_webgpu_keeps_kernels_that_differ_in_nan_only() -> None:
@@ -98,7 +101,7 @@ def test_webgpu_refuses_dtypes_that_its_build_lacks(dtype: str) -> None:
     with pytest.raises(GraphError, match=f"no kernel of Cast for {dtype} in its build with WebGPU") as caught:
         graph.to_onnx(target="webgpu")
     assert 'target="wasm"' in str(caught.value)
-    assert graph.to_onnx(target="wasm")
+    assert graph.to_onnx(target="wasm").graph.node
 
 
 def test_session_of_web_provider_says_what_to_do() -> None:
@@ -108,3 +111,34 @@ def test_session_of_web_provider_says_what_to_do() -> None:
         assert TARGETS[name].is_web
         with pytest.raises(gc.GraphcoreError, match='target="wasm"'):
             gc.InferenceSession(name)
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> str:
+    """A model whose int64 arithmetic WebGPU has no kernel of."""
+    graph = Graph("net", {"ids": TensorType("int64", ["n"]), "x": TensorType("float32", [9, 4])})
+    graph.output(y=ops.relu(ops.gather(graph["x"], graph["ids"] + 1)))
+    graph.export(tmp_path / "model.onnx", target="onnx")
+    return str(tmp_path / "model.onnx")
+
+
+def test_check_lists_nodes_that_fall_back_to_the_cpu(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", model_file, "--target", "webgpu"]
+    assert main([*arguments, "--runtime", NEWEST]) == 0
+    assert "falls back to the CPU: Add x1: no kernel for int64\n" in capsys.readouterr().out
+    assert main([*arguments, "--strict", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["provider"] == "webgpu"
+    assert {"operator": "Add", "reason": "no kernel for int64", "count": 1} in report["fallbacks"]
+    assert "Relu" not in {each["operator"] for each in report["fallbacks"]}
+
+
+def test_check_of_wasm_has_no_fallbacks(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", model_file, "--runtime", NEWEST, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["provider"], report["fallbacks"]) == ("wasm", [])
+
+
+def test_check_of_an_unknown_release_is_an_error(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", model_file, "--runtime", "web-2.0"]) == 2
+    assert "unknown release 'web-2.0' of onnxruntime-web" in capsys.readouterr().err

@@ -62,10 +62,11 @@ the operators that do not change; the passes, each with its reason; and, on the 
 
 The exit status is 0 if onnxruntime alone runs the model with the same numbers (faster forms do not count, though they
 may sum in another order), 1 if it would refuse the model or give other numbers, 2 if the model cannot be read or run.
-With --strict it is 0 only if no node is changed, replaced or added.
+With --strict it is 0 only if no node is changed, replaced or added, and none falls back from a device to the CPU.
 
 examples:
   graphcore check model.onnx --provider cpu
+  graphcore check model.onnx --target webgpu --runtime web-1.30
   graphcore check model.onnx --json
 """
 
@@ -152,6 +153,10 @@ def add_check(commands: Commands) -> None:
     parser = command(commands, "check", "check", _CHECK, _CHECK_HELP)
     add_model(parser)
     add_provider(parser)
+    parser.add_argument("--target", choices=TARGETS[1:], help="check a file exported for this target, not a session")
+    parser.add_argument(
+        "--runtime", metavar="RELEASE", help="check a file exported for this release: 1.20, ... or web-1.30"
+    )
     add_json(parser)
     parser.add_argument("--strict", action="store_true", help="exit with 1 if any node is changed, removed or added")
     parser.add_argument(

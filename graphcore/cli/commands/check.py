@@ -23,7 +23,8 @@ def check(args: argparse.Namespace) -> int:
     With --strict it returns 0 only if no node is changed, replaced or added.
     """
     is_isolated = args.provider == "cpu" and os.name == "posix" if args.isolated is None else args.isolated
-    arguments = (args.provider, dict(args.limit), args.strict)
+    arguments = (args.provider, dict(args.limit), args.strict, args.target, args.runtime)
+    is_file = args.target is not None or args.runtime is not None
     with output.working(f"reading {args.model}"):
         if is_isolated:  # this process does not read the file: a crash or an endless loop becomes an error
             process.require_host([args.provider])
@@ -39,7 +40,8 @@ def check(args: argparse.Namespace) -> int:
     for line in lines:
         output.line(line)
     needs_graph = answer["needs_graph"]
-    output.line("loads as it is" if needs_graph is None else f"loads through a Graph: {needs_graph}")
+    if not is_file:
+        output.line("loads as it is" if needs_graph is None else f"loads through a Graph: {needs_graph}")
     output.line(
         f"{args.model}: runs on {answer['provider']}; "
         f"{answer['changed']} of {answer['nodes']} nodes are computed otherwise"
