@@ -52,7 +52,7 @@ help:
 	@echo "make test-all    run every test; SHARD=1/4: a quarter of them; REST=1: those that make test left out"
 	@echo "make test-quick  run the tests of what changed; FILES=\"ops/math.py\": of these files"
 	@echo "make test-wheel  build a wheel of the last commit without links, install it for PYTHON, and run tests with it; SHARD=1/4: a quarter of them"
-	@echo "make test-browser    run the tests of the page of a graph; installs Playwright, and Chromium where there is none"
+	@echo "make test-browser    run the tests of pages in a browser; installs Playwright, onnxruntime-web by npm, and Chromium where there is none"
 	@echo "make test-ray    run the tests of docs/howto/batch_jobs.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
@@ -90,7 +90,7 @@ test-wheel:
 	sh tools/test_wheel.sh $(or $(PYTHON),python3) -n 2 -m releases $(if $(SHARD),--shard $(SHARD)) \
 	  $(addprefix tests/,array_api lowering onnx ops quantization runtime)
 
-# A browser of the system is used where there is one; tests/support/browser.py looks for it.
+# A browser of the system is used where there is one; tests/support/browser.py looks for it, and for onnxruntime-web.
 test-browser: $(VENV)/.browser-stamp
 	$(PY) -m pytest -n 2 tests/view/browser --all --junit-xml=build/test-browser.xml
 
@@ -210,6 +210,8 @@ $(VENV)/.browser-stamp: $(VENV)/.dev-stamp
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || $(PY) -m playwright install chromium; } && touch $@ \
 	  || echo "no browser could be installed: the tests of the page are skipped" >&2
+	@npm install --silent --no-audit --no-fund --prefix build/onnxruntime-web onnxruntime-web@1.30.0 \
+	  || echo "onnxruntime-web could not be installed: the tests of pages that run models are skipped" >&2
 
 $(VENV)/.ray-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[ray,triton]'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -355,6 +355,7 @@ def save_html(
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
     weight_bytes: int = 1 << 20,
+    run: Literal["inline", "beside"] | None = None,
 ) -> None:
     """Write the graph as one HTML file, atomically: an interactive page that works offline. See docs/howto/draw.md.
 
@@ -373,16 +374,19 @@ def save_html(
         statistics: Whether the page also shows statistics of weights, of at most 2^27 elements in total.
         weight_bytes: The page contains .npy files of weights, which it can save, of at most so many bytes in total, the
             smallest first. Of other weights it shows the first values.
+        run: "inline" for a page that also runs the graph, with the WebAssembly of onnxruntime-web in it; "beside" for
+            one that reads it from a file beside the page, from a server. See docs/howto/draw.md.
 
     Raises:
         ExportError: The file cannot be written.
         GraphError: A target or a name in `values` does not exist, or the script of the page was not built. Lowering for
             an explicit target may raise other errors.
         DTypeError: `values` has an item that is not an array.
+        MissingExtraError: `run` is given and the npm package onnxruntime-web is not installed.
     """
     options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
-        weight_bytes,
+        weight_bytes, run,
     )  # fmt: skip
     drawing.save_html(self, path, options)
 
@@ -404,6 +408,7 @@ def view(
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
     weight_bytes: int = 1 << 20,
+    run: Literal["inline", "beside"] | None = None,
 ) -> str:
     """Write the page of the graph, open it in the browser, and return the path of the file.
 
@@ -418,7 +423,7 @@ def view(
     """
     options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics,
-        weight_bytes,
+        weight_bytes, run,
     )  # fmt: skip
     path_of_page: str = drawing.view(self, path, open, options)
     return path_of_page

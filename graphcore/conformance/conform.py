@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 
 from graphcore._version import FOLDER
 from graphcore.conformance.packages import cache_folder, installed_in, pip_package
-from graphcore.conformance.runtimes import CANDIDATE, WEB_FOLDER
+from graphcore.conformance.runtimes import CANDIDATE
 from graphcore.errors import RunError
+from graphcore.runtime.ort.web import WEB_FOLDER
 
 TITLES = {
     "onnx": "ONNX's node tests",

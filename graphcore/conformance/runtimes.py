@@ -22,14 +22,12 @@ from graphcore.onnx.proto.tensors import array_of
 from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.ort.options import resolve
 from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
+from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 
 CANDIDATE = "GRAPHCORE_CANDIDATE"
 """The environment variable with the runtime and the provider that onnx-tests tests."""
-
-WEB_FOLDER = "GRAPHCORE_ONNXRUNTIME_WEB"
-"""The environment variable with the folder in which npm installed onnxruntime-web."""
 
 
 class OrtModel:

@@ -30,6 +30,7 @@ from graphcore.view.overlays import (
     profile_overlays,
     quantization_overlays,
 )
+from graphcore.view.running import Wasm, run_data
 from graphcore.view.text import short_name
 
 FORMAT = 1
@@ -50,7 +51,7 @@ class PageOptions:
     lowering, as for `InferenceSession`. profile, placement: of a Model of the graph. quantization: the report of
     `quantize`. against: another graph to compare with. values: arrays of values by name, for example from
     `Model.debug`. statistics: of the weights. weight_bytes: the maximum bytes of .npy files of weights in the page, the
-    smallest first.
+    smallest first. run: where the WebAssembly is with which the page runs the graph.
     """
 
     title: str = ""
@@ -64,6 +65,7 @@ class PageOptions:
     values: Mapping[str, Any] = field(default_factory=dict)
     statistics: bool = True
     weight_bytes: int = 1 << 20
+    run: Wasm | None = None
 
 
 def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any
         overlays += quantization_overlays(data, options.quantization)
     if options.against is not None:
         overlays.append(difference_overlay(data, options.against))
-    return {
+    result = {
         "format": FORMAT,
         "title": short_name(options.title or graph.name),
         "writer": __version__,
@@ -101,6 +103,7 @@ def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any
         "overlays": overlays,
         "failures": failures,
     }
+    return result if options.run is None else result | {"run": run_data(data, options.run)}
 
 
 def _targets(graph: Graph, options: PageOptions) -> list[TargetName]:

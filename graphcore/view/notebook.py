@@ -18,6 +18,7 @@ from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.runtime.ort.web import web_package
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.markup import code, escaped
 from graphcore.view.data import PageOptions as PageOptions
@@ -263,10 +264,13 @@ _TEMPLATE = """\
 
 def save_html(graph: Graph, path: str | os.PathLike[str], options: PageOptions) -> str:
     """Write the page of a graph atomically, and return the path of the file. Raises as `Graph.save_html`."""
-    content = page_html(graph, options).encode("ascii")
+    data = page_data(graph, options)
+    content = html_of(data).encode("ascii")
     try:
         file = os.path.realpath(os.fspath(path))
-        replace_files([(file, (content,))])
+        wasm = data.get("run", {}).get("beside")
+        before = [(os.path.join(os.path.dirname(file), wasm), (web_package().wasm,))] if wasm else []
+        replace_files([*before, (file, (content,))])
     except (OSError, ValueError) as error:
         raise ExportError(
             f"save_html: {os.fspath(path)} cannot be written: {getattr(error, 'strerror', None) or error}",
@@ -278,6 +282,8 @@ def save_html(graph: Graph, path: str | os.PathLike[str], options: PageOptions) 
 def view(graph: Graph, path: str | os.PathLike[str] | None, opens: bool, options: PageOptions) -> str:
     """Write the page, to a temporary file if `path` is None, open it in a browser if `opens`, and return its path."""
     if path is None:
+        if options.run == "beside":
+            raise GraphError("view: run='beside' needs a path", help="give a path in a folder that a server serves")
         handle, path = tempfile.mkstemp(prefix="graphcore-", suffix=".html")
         os.close(handle)
         try:
@@ -303,10 +309,13 @@ def html_of(data: Mapping[str, Any]) -> str:
     """Return the HTML of the page for the result of `page_data`. Raises `GraphError` if the page is not built."""
     program, style = asset("page.js"), asset("page.css")
     digest = base64.b64encode(hashlib.sha256(program.encode("ascii")).digest()).decode()
-    # This one program runs, and nothing is loaded or sent.
+    # This one program runs, and nothing is loaded or sent, but the WebAssembly beside the page.
+    run = data.get("run")
+    wasm = "" if run is None else " 'wasm-unsafe-eval'"
+    connect = "connect-src 'self'; " if run is not None and run["beside"] else ""
     policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'{wasm} blob:; worker-src blob:; {connect}"
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     return _TEMPLATE.format(
         policy=policy,

@@ -20,8 +20,9 @@ from onnx import TensorProto, helper
 
 from graphcore.conformance import conform, suites
 from graphcore.conformance.conform import Result, Runtime, run_checkout, run_suite, table
-from graphcore.conformance.runtimes import RUNTIMES, WEB_FOLDER, WebRuntime
+from graphcore.conformance.runtimes import RUNTIMES, WebRuntime
 from graphcore.errors import RunError
+from graphcore.runtime.ort.web import WEB_FOLDER
 
 CASES = ("add int8 int16", "shr int8 uint8", "mean bfloat16", "floordiv int8 int8")
 

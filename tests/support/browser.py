@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.view.notebook import html_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,13 @@ def executable() -> str | None:
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
     return own if Path(own).exists() else None
+
+
+def web_folder() -> Path | None:
+    """Return the folder in which npm installed onnxruntime-web, None without one."""
+    folders = (os.environ.get(WEB_FOLDER), Path(__file__).parents[2] / "build" / "onnxruntime-web")
+    paths = (Path(folder) for folder in folders if folder)
+    return next((path for path in paths if (path / "node_modules" / "onnxruntime-web").is_dir()), None)
 
 
 @contextmanager

@@ -75,10 +75,14 @@ _VIEW_HELP = """\
 The page is one HTML file that needs no network. With --profile the model runs, on random arrays for inputs without
 --input, and the page shows the time and the provider of each node.
 
+With --run the page runs the model itself, on values that are typed or dropped in, with onnxruntime-web, which
+npm install onnxruntime-web puts into this folder, or into the one that GRAPHCORE_ONNXRUNTIME_WEB names.
+
 examples:
   graphcore view model.onnx
   graphcore view model.onnx -o page.html --target cpu --target cuda
   graphcore view model.onnx --profile --dim batch=8
+  graphcore view model.onnx --run -o page.html
 """
 
 _PROMOTE = "Prints the dtype that two dtypes promote to under each promotion system, and why; - if there is none."
@@ -182,6 +186,12 @@ def add_view(commands: Commands) -> None:
         default=1 << 20,
         metavar="N",
         help="bytes of weights that the page contains, the smallest first, to save them as .npy files (1048576)",
+    )
+    parser.add_argument("--run", action="store_true", help="a page that also runs the model; needs onnxruntime-web")
+    parser.add_argument(
+        "--wasm",
+        choices=("inline", "beside"),
+        help="with --run, where the WebAssembly is: beside needs a server (inline)",
     )
     add_json(parser)
     add_feeds(parser)

@@ -250,6 +250,7 @@ def view(args: argparse.Namespace) -> int:
             placement=placement,
             against=against,
             weight_bytes=args.weight_bytes,
+            run=args.wasm or ("inline" if args.run else None),
         )
     if args.json:
         output.document({"model": args.model, "path": path, "bytes": os.path.getsize(path)})

@@ -24,9 +24,10 @@ async function bundled(entry, more) {
   return result.outputFiles[0].text;
 }
 
-/** The worker's program travels in the page as a string: a file opened from disk may not load a second one. */
+/** The workers' programs travel in the page as strings: a file opened from disk may not load a second one. */
 const worker = await bundled("src/worker.ts", { format: "iife" });
-const page = await bundled("src/main.ts", { format: "iife", define: { WORKER_SOURCE: JSON.stringify(worker) } });
+const runner = await bundled("src/runner.ts", { format: "iife" });
+const page = await bundled("src/main.ts", { format: "iife", define: { WORKER_SOURCE: JSON.stringify(worker), RUNNER_SOURCE: JSON.stringify(runner) } });
 const style = await bundled("src/page.css", {});
 
 /** `</script` and `<!--` must not stand in what is put between script tags. */

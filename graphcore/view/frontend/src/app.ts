@@ -11,6 +11,7 @@ import { describe } from "./panel";
 import { pngOf, svgOf } from "./picture";
 import { Placer } from "./placer";
 import { listen } from "./pointer";
+import { Runner } from "./run";
 import { SearchBox } from "./searchbox";
 import { countText, opText, plain, resultText, typeText } from "./text";
 import { startTheme, switchTheme } from "./theme";
@@ -24,6 +25,7 @@ export class App {
   viewer: Viewer;
   painted: Painted | null = null;
   readonly search: SearchBox;
+  readonly runner: Runner | null;
   private readonly placer = new Placer();
   private readonly viewers = new Map<number, Viewer>();
   private readonly origins = new Map<number, Map<number, number[]>>();
@@ -37,6 +39,7 @@ export class App {
 
   constructor(readonly page: Page) {
     document.title = plain(page.title, 200);
+    this.runner = page.run === undefined ? null : new Runner(this, page.run);
     this.findOrigins();
     startTheme(() => this.themeChanged());
     document.body.replaceChildren();

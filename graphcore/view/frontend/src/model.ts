@@ -3,7 +3,8 @@
  * `notebook.py` puts it all into one file: the data as JSON in `<script type="application/json" id="graphcore-data">`, page.css in
  * a style element, page.js in the last script of the body; the page is drawn into `<main id="page">`, whose noscript it
  * replaces. The Content-Security-Policy allows this one script by its digest, workers and images from `blob:`, images
- * from `data:`, styles, and no network: no eval, no inline handlers, no second script element.
+ * from `data:`, styles, and no network: no eval, no inline handlers, no second script element. With --run it also allows
+ * WebAssembly, and if that is beside the page, to read files of the page's own server.
  *
  * Every string may come from a third-party model: it is text, never markup.
  */
@@ -21,6 +22,31 @@ export interface Page {
   overlays: Overlay[];
   /** Targets that the graph could not be lowered for, and the error. */
   failures?: { target: string; reason: string }[];
+  run?: Run;
+}
+
+/** With --run: the program of onnxruntime-web, its WebAssembly and the model, each compressed by gzip and in base64. */
+export interface Run {
+  release: string;
+  engine: string;
+  /** "" if it is in a file beside the page, which `beside` names. */
+  wasm: string;
+  beside: string;
+  model: string;
+  /** In the order of the model. Outputs from the first to before the second index of `watched` are results of nodes. */
+  inputs: End[];
+  outputs: End[];
+  watched: [number, number];
+}
+
+export interface End {
+  name: string;
+  /** Index of a value of `graph`, or -1. */
+  value: number;
+  /** The dtype in the file, and in the graph: narrow floats enter and leave the file as float32. */
+  dtype: string;
+  own: string;
+  shape: string[] | null;
 }
 
 export interface Graph {

@@ -194,6 +194,7 @@ function ofGraph(app: App, viewer: Viewer): Child[] {
     h("h2", {}, name(graph.name)),
     h("div", { class: "subtitle" }, lowered === undefined ? `${countText(graph.nodes.length, "node")}, weights of ${bytesText(weights)}, promotion ${app.page.promotion}` : `Lowered for ${targetText(lowered)}: ${countText(graph.nodes.length, "node")}`),
     h("div", { class: "actions" }, button("Save SVG", () => app.saveSvg(), { set: { title: "Save the drawing as SVG (s)" } }), button("Save PNG", () => void app.savePng(), { set: { title: "Save the drawing as PNG (S)" } })),
+    app.view < 0 ? app.runner?.element : null,
     app.painted?.table((node) => void app.showNode(node)),
     ends(graph.inputs, "input"),
     ends(graph.outputs, "output"),
