@@ -50,6 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "runtime": (
         "doctor",
         "__init__",
+        "precision_search",
         "quantizer tracing",
         "isolation",
         "session",

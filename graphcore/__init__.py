@@ -56,10 +56,12 @@ if TYPE_CHECKING:
     from graphcore.runtime import InferenceSession as InferenceSession
     from graphcore.runtime import IsolatedModel as IsolatedModel
     from graphcore.runtime import IsolatedSession as IsolatedSession
+    from graphcore.runtime import MixedPrecision as MixedPrecision
     from graphcore.runtime import Model as Model
     from graphcore.runtime import Quantization as Quantization
     from graphcore.runtime import Tensor as Tensor
     from graphcore.runtime import jit as jit
+    from graphcore.runtime import mixed_precision as mixed_precision
     from graphcore.runtime import quantize as quantize
     from graphcore.runtime import register_provider as register_provider
     from graphcore.runtime import tensor as tensor
@@ -88,8 +90,8 @@ _HOMES = {
         "ir.symbol": "Symbol SymbolTuple",
         "onnx.exporters": "from_jax from_torch",
         "promotion": "PromotionSystem common_dtype implicit_cast_type",
-        "runtime": "Batcher Bound InferenceSession IsolatedModel IsolatedSession Model Quantization Tensor jit "
-        "quantize register_provider tensor",
+        "runtime": "Batcher Bound InferenceSession IsolatedModel IsolatedSession MixedPrecision Model Quantization "
+        "Tensor jit mixed_precision quantize register_provider tensor",
         "surgery.copying": "compose",
         "types.dims": "Dim",
         "types.dtypes": "DType",

@@ -110,6 +110,7 @@ TABLES = {
         runtime/lowering/dtypes/sequences.py _RETURNS_TENSOR _TAKES_TENSORS
         runtime/lowering/expansion/row_switch.py _OWN_WIDTH
         runtime/lowering/report.py _ORDINARY
+        runtime/precision_search/ranges.py _SUMS
         runtime/quantizer/weights.py _ARITHMETIC
     """,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -76,6 +76,17 @@ def astype(
     result = finish(replay)
     change.arrays.report()
     return result
+
+
+def narrowed(graph: Graph, dtypes: Mapping[int, DType], keep: Keep, arrays: Mapping[DType, CastArrays]) -> Graph:
+    """Return a graph whose nodes compute floats in dtypes of their own. Inputs, outputs and buffers keep theirs.
+
+    dtypes: by the ids of nodes, those of bodies included; other nodes keep float32. keep: the values that keep it too.
+    arrays: the cast arrays of each dtype, which several graphs may share.
+    """
+    change = NodeDTypes(Sources(frozenset({DType.float32}), False), keep, CastArrays(DType.float32), True)
+    change.dtypes, change.arrays_by_dtype = dtypes, arrays
+    return finish(replica(graph, _WHAT, kind=Retyping, policy=change))
 
 
 def with_io_dtype(graph: Graph, dtype: object) -> Graph:
@@ -183,9 +194,42 @@ class DTypeChange(Edit):
             self._definitions[definition] = new_definition
         return new_definition
 
-    def type_of(self, symbol: Symbol) -> Type:
-        """Return the new type of a converted value; the unchanged type of any other."""
-        return with_dtype(symbol.type, self.dtype) if self.sources.has(symbol.type) else symbol.type
+    def type_of(self, symbol: Symbol, dtype: DType | None = None) -> Type:
+        """Return the new type of a converted value, by default in the new dtype; the unchanged type of any other."""
+        return with_dtype(symbol.type, dtype or self.dtype) if self.sources.has(symbol.type) else symbol.type
+
+    def dtype_of(self, node: Node) -> DType | None:
+        """Return the dtype that a node is converted to, None if it keeps its own."""
+        return None if self.keep.has_node(node) else self.dtype
+
+    def arrays_of(self, dtype: DType) -> CastArrays:
+        """Return the converted arrays in a dtype."""
+        return self.arrays
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether some nodes or values keep their dtype."""
+        return bool(self.keep)
+
+    @property
+    def keeps_bodies(self) -> bool:
+        """Whether everything in the bodies of a node keeps its dtype if the node does."""
+        return True
+
+
+class NodeDTypes(DTypeChange):
+    """A conversion to a dtype for each node. dtypes, arrays_by_dtype: see `narrowed`."""
+
+    dtypes: Mapping[int, DType]
+    arrays_by_dtype: Mapping[DType, CastArrays]
+    may_keep = True
+    keeps_bodies = False
+
+    def dtype_of(self, node: Node) -> DType | None:
+        return self.dtypes.get(id(node))
+
+    def arrays_of(self, dtype: DType) -> CastArrays:
+        return self.arrays_by_dtype.get(dtype, self.arrays)
 
 
 class Retyping(Replay):
@@ -205,7 +249,7 @@ class Retyping(Replay):
         self._output_names = frozenset(self.old.outputs.names)
         self._output_ids = {s.id for s in self.old.outputs}
         self._output_types: dict[int, Type] = {}
-        self._unchanged_moves = self._find_unchanged_moves() if self.policy.keep and not keeps_all else frozenset()
+        self._unchanged_moves = self._find_unchanged_moves() if self.policy.may_keep and not keeps_all else frozenset()
 
     # Values
 
@@ -242,7 +286,9 @@ class Retyping(Replay):
             return self._constant(symbol, producer)
         if self.policy.keep.has_value(symbol):
             return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), dtype)
-        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), with_dtype(symbol.type, dtype))
+        return self._constant(
+            symbol, self.policy.arrays_of(dtype).constant(symbol, producer), with_dtype(symbol.type, dtype)
+        )
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
         """Return the value of an output or a buffer. type_: of the buffer."""
@@ -265,30 +311,31 @@ class Retyping(Replay):
 
     def _retype_node(self, node: Node) -> Sequence[Symbol]:
         definition = definition_of(node)
-        is_kept = self._keeps_all or self.policy.keep.has_node(node)
+        dtype = None if self._keeps_all else self.policy.dtype_of(node)
         if definition is not None:
-            return self._append_call(node, definition, is_kept or definition.domain != FUNCTIONS)
+            return self._append_call(node, definition, dtype is None or definition.domain != FUNCTIONS)
         if bodies(node):
             may_change = not node.domain and (node.op_type != "SequenceMap" or self.policy.sources.with_sequences)
-            return self._append_with_bodies(node, is_kept or not may_change)
+            return self._append_with_bodies(node, dtype if may_change else None)
         change = self.policy
-        if is_kept or self._stays(node):
-            return self._append_plain(node, none_of(node))
-        roles = roles_of(node, change.sources, change.dtype)
+        if dtype is None or self._stays(node):
+            return self._append_plain(node, none_of(node), change.dtype)
+        roles = roles_of(node, change.sources, dtype)
         if node.op_type == "Cast" and not node.domain and node.inputs[0] is not None:
             value = self.of(node.inputs[0])
-            (type_,) = self._types(node, roles)
+            (type_,) = self._types(node, roles, dtype)
             if isinstance(type_, TensorType) and value.dtype is type_.dtype:
                 return self._without_cast(node, value)
-        return self._append_plain(node, roles)
+        return self._append_plain(node, roles, dtype)
 
-    def _append_plain(self, node: Node, roles: Roles) -> tuple[Symbol, ...]:
-        """Append a node without bodies."""
-        inputs = self._operands(node, roles)
-        types = self._types(node, roles)
-        return self.append(node, inputs, types, attributes_of(node, roles, self.policy.sources, self.policy.arrays))
+    def _append_plain(self, node: Node, roles: Roles, dtype: DType) -> tuple[Symbol, ...]:
+        """Append a node without bodies. dtype: of the operands and results that are converted."""
+        change = self.policy
+        inputs = self._operands(node, roles, dtype)
+        types = self._types(node, roles, dtype)
+        return self.append(node, inputs, types, attributes_of(node, roles, change.sources, change.arrays_of(dtype)))
 
-    def _operands(self, node: Node, roles: Roles) -> list[Symbol | None]:
+    def _operands(self, node: Node, roles: Roles, dtype: DType) -> list[Symbol | None]:
         change = self.policy
         is_any = takes_any(node)
         operands: list[Symbol | None] = []
@@ -298,12 +345,13 @@ class Retyping(Replay):
             elif not change.sources.has(symbol.type) or not is_plain(symbol.type) or is_any:
                 operands.append(self.of(symbol))
             else:
-                operands.append(self.in_dtype(symbol, change.dtype if is_new else symbol.dtype))
+                operands.append(self.in_dtype(symbol, dtype if is_new else symbol.dtype))
         return operands
 
-    def _types(self, node: Node, roles: Roles) -> list[Type]:
+    def _types(self, node: Node, roles: Roles, dtype: DType) -> list[Type]:
         return [
-            self.policy.type_of(s) if is_new else s.type for s, is_new in zip(node.outputs, roles.results, strict=True)
+            self.policy.type_of(s, dtype) if is_new else s.type
+            for s, is_new in zip(node.outputs, roles.results, strict=True)
         ]
 
     def _name(self, symbol: Symbol, type_: Type) -> str | None:
@@ -347,7 +395,7 @@ class Retyping(Replay):
             is_read_by_others = any(s.id in others and self.policy.sources.has(s.type) for s in node.outputs)
             if moved_operands(node) and not is_read_by_others:
                 moves.add(id(node))
-            elif not self.policy.keep.has_node(node) and not takes_any(node):
+            elif self.policy.dtype_of(node) is not None and not takes_any(node):
                 others.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
                 others.update(s.id for s in outside(body))
@@ -357,29 +405,32 @@ class Retyping(Replay):
 
     def _append_call(self, node: Node, definition: Definition, is_kept: bool) -> Sequence[Symbol]:
         if is_kept:
-            return self._append_plain(node, none_of(node))
+            return self._append_plain(node, none_of(node), self.policy.dtype)
         change = self.policy
         new_definition = change.of_definition(definition)
         roles = all_of(node)
         dims = dims_of(node)
         types = [substituted(s.type, dims) for s in new_definition.body.outputs]
-        return self.append(node, self._operands(node, roles), types, {**node.attributes, "definition": new_definition})
+        return self.append(
+            node, self._operands(node, roles, change.dtype), types, {**node.attributes, "definition": new_definition}
+        )
 
-    def _append_with_bodies(self, node: Node, is_kept: bool) -> Sequence[Symbol]:
-        """Append a node with bodies: values carried around a loop have one dtype throughout."""
-        roles = none_of(node) if is_kept else all_of(node)
-        inputs = self._operands(node, roles)
+    def _append_with_bodies(self, node: Node, dtype: DType | None) -> Sequence[Symbol]:
+        """Append a node with bodies: values carried around a loop have one dtype throughout. dtype: None to keep it."""
+        roles, chosen = (none_of(node), self.policy.dtype) if dtype is None else (all_of(node), dtype)
+        inputs = self._operands(node, roles, chosen)
         attributes = {
-            key: self._retype_body(value, is_kept) if isinstance(value, Graph) else value
+            key: self._retype_body(value, dtype) if isinstance(value, Graph) else value
             for key, value in node.attributes.items()
         }
-        return self.append(node, inputs, self._types(node, roles), attributes)
+        return self.append(node, inputs, self._types(node, roles, chosen), attributes)
 
-    def _retype_body(self, old: Graph, is_kept: bool) -> Graph:
+    def _retype_body(self, old: Graph, dtype: DType | None) -> Graph:
         def type_of(symbol: Symbol) -> Type:
-            return symbol.type if is_kept else self.policy.type_of(symbol)
+            return symbol.type if dtype is None else self.policy.type_of(symbol, dtype)
 
-        inner = self.inner(Retyping, old, [type_of(s) for s in old.input_symbols], keeps_all=is_kept)
+        keeps_all = self._keeps_all or (dtype is None and self.policy.keeps_bodies)
+        inner = self.inner(Retyping, old, [type_of(s) for s in old.input_symbols], keeps_all=keeps_all)
         inner.make_body([type_of(s) for s in old.outputs])
         return inner.new
 

@@ -97,12 +97,12 @@ def _tolerated(choices: Choices, tolerance: object) -> float:
     )
 
 
-def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
-    """Return the arguments of calls, arrays in order and by name. Raises `GraphError` for other values."""
+def runs_of(samples: object, what: str = "quantize") -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """Return the arguments of calls, arrays in order and by name. Raises `GraphError` for other values, as `what`."""
     runs = list(samples) if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else []
     if not runs or not all(isinstance(run, (Mapping, list, tuple)) for run in runs):
         raise GraphError(
-            "quantize: samples must be a list of the inputs of each run, each a dict, list or tuple, got "
+            f"{what}: samples must be a list of the inputs of each run, each a dict, list or tuple, got "
             + (f"{samples!r:.80}" if isinstance(samples, (list, tuple)) else type(samples).__name__),
             help='give the inputs of one run or more: [{"x": array}], or [(array,)]',
         )

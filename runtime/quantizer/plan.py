@@ -278,7 +278,7 @@ def planned(
         plan.reasons[id(node)] = reason_of(error) if error else str(weight)
         if error and strict:
             raise refused(candidate, plan.reasons[id(node)], error.help) from error
-    _mark(graph, plan)
+    mark(graph, plan)
     return plan
 
 
@@ -315,7 +315,7 @@ def refused(candidate: Candidate, reason: str, help: str = "") -> GraphError:
     )
 
 
-def _mark(graph: Graph, plan: QuantizationPlan) -> None:
+def mark(graph: Graph, plan: QuantizationPlan) -> None:
     """Mark the Symbols that are still read when the chosen nodes read encoded weights, including those in bodies."""
     used = plan.used
     needed = (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()), *graph.watched.values())
@@ -324,7 +324,7 @@ def _mark(graph: Graph, plan: QuantizationPlan) -> None:
         if not keeps(node, plan):
             continue
         for body in bodies(node):
-            _mark(body, plan)
+            mark(body, plan)
             for symbol in body.symbols:
                 if isinstance(symbol.producer, Captured) and id(symbol) in used:
                     used.add(id(symbol.producer.symbol))

@@ -269,6 +269,8 @@ def test_errors_are_the_librarys_own_text(call: Call, argv: list[str], words: li
         ["set-dims", "m.onnx", "o.onnx"],
         ["extract", "m.onnx", "o.onnx"],
         ["astype", "m.onnx", "o.onnx"],
+        ["mixed-precision", "m.onnx", "o.onnx", "--max-error", "1e-3"],
+        ["mixed-precision", "m.onnx", "o.onnx", "--samples", "x.npz", "--max-error", "-1"],
         ["completion", "tcsh"],
         ["convert", "m.onnx", "o.onnx", "--target", "tpu"],
     ],

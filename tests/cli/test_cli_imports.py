@@ -21,7 +21,7 @@ PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime", "rich", "shtab")
 
 COMMANDS = (
     "run", "check", "convert", "quantize", "doctor", "promote", "inspect", "view", "bench", "compare", "diff",
-    "extract", "rename", "set-dims", "astype", "completion", "conform",
+    "extract", "rename", "set-dims", "astype", "mixed-precision", "completion", "conform",
 )  # fmt: skip
 
 CODE = """

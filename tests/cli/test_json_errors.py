@@ -23,6 +23,7 @@ ARGUMENTS = {
     "conform": ["--suite", "array-api", "--array-api", "gone"], "convert": ["gone.onnx", "o.onnx"],
     "deploy": ["gone.onnx", "--kserve", "o.yaml"], "extract": ["gone.onnx", "o.onnx", "--outputs", "y"],
     "promote": ["float99", "int8"], "quantize": ["gone.onnx", "o.onnx"], "rename": ["gone.onnx", "o.onnx", "x=y"],
+    "mixed-precision": ["gone.onnx", "o.onnx", "--samples", "x.npz", "--max-error", "1"],
     "run": ["gone.onnx", "--random"], "set-dims": ["gone.onnx", "o.onnx", "n=2"],
 }  # fmt: skip
 """Arguments with which commands fail; `gone.onnx` for the others."""

@@ -1,4 +1,4 @@
-"""`graphcore extract`, `rename`, `set-dims` and `astype`: the calls of docs/howto/edit_model.md on files."""
+"""`graphcore extract`, `rename`, `set-dims`, `astype` (docs/howto/edit_model.md) and `mixed-precision` on files."""
 
 from __future__ import annotations
 
@@ -161,6 +161,7 @@ def test_model_is_replaced_when_it_is_written_onto_itself(call: Call, document: 
     assert sorted(path.name for path in Path().iterdir()) == ["m.onnx", "m.onnx.data"]
 
 
+MIXED = ["mixed-precision", "m.onnx", "o.onnx", "--max-error", "1e-3"]
 REFUSED = {
     "extract: no such value": (["extract", "m.onnx", "o.onnx", "--outputs", "z"], "'z'"),
     "extract: twice": (["extract", "m.onnx", "o.onnx", "--outputs", "y", "y=hidden"], "two values"),
@@ -178,6 +179,8 @@ REFUSED = {
     "astype: no such dtype": (["astype", "m.onnx", "o.onnx", "float99"], "float99"),
     "astype: no float": (["astype", "m.onnx", "o.onnx", "int8"], "int8"),
     "astype: keeps nothing": (["astype", "m.onnx", "o.onnx", "float16", "--keep", "Zip"], "Zip"),
+    "mixed-precision: no samples": ([*MIXED, "--samples", "x.npz"], "x.npz cannot be read: No such file"),
+    "mixed-precision: a model as samples": ([*MIXED, "--samples", "m.onnx"], "m.onnx cannot be read"),
     "opset": (["rename", "m.onnx", "o.onnx", "x=a", "--opset", "3"], "opset must be 17 to 28, got 3"),
 }
 
@@ -189,6 +192,42 @@ def test_errors_write_nothing(call: Call, small: str, argv: list[str], words: st
     assert words in err
     assert "internal error" not in err
     assert [path.name for path in Path().iterdir()] == ["m.onnx"]
+
+
+# mixed-precision
+
+
+def samples(path: str, *shape: int, **more: Any) -> str:
+    np.savez(path, x=np.random.default_rng(0).standard_normal(shape).astype(np.float32), **more)
+    return path
+
+
+def test_mixed_precision_writes_a_narrow_model_and_the_report(small: str, call: Call, document: Document) -> None:
+    files = samples("a.npz", 4, 16), samples("b.npz", 3, 5, 16)  # one sample, and three
+    argv = ["mixed-precision", small, "o.onnx", *(each for file in files for each in ("--samples", file))]
+    result = document(*argv, "--max-error", "1e-2", "--plot", "c.svg", "--resume", "t.json")
+    assert (result["met"], result["plot"], result["bytes"]) == (True, "c.svg", Path("o.onnx").stat().st_size)
+    assert result["bytes"] < Path(small).stat().st_size
+    assert [row["layer"] for row in result["rows"]] == ["hidden", "y"]
+    assert {row["dtype"] for row in result["rows"]} == {"float16"}
+    assert result["curve"][-1][0] == 0
+    assert Path("c.svg").read_text().startswith("<svg")
+    with np.load("a.npz") as arrays:
+        ((expected,), (measured,)) = (run(path, x=arrays["x"]) for path in (small, "o.onnx"))
+    assert 0 < np.linalg.norm(measured - expected) / np.linalg.norm(expected) <= 1e-2
+    status, out, err = call(*argv, "--max-error", "1e-2", "--resume", "t.json")
+    assert (status, err) == (0, "")
+    assert "2 of 2 layers narrow" in out
+    assert "; 0 runs" in out
+
+
+def test_options_of_mixed_precision(small: str, document: Document) -> None:
+    argv = ["mixed-precision", small, "o.onnx", "--samples", samples("a.npz", 4, 16), "--max-error", "0.5"]
+    result = document(*argv, "--dtype", "bfloat16", "--metric", "max", "--cost", "flops", "--keep", "hidden", "--io")
+    assert [(row["layer"], row["dtype"], row["weights"]) for row in result["rows"]] == [("y", "bfloat16", "")]
+    assert Graph.load("o.onnx").inputs[0].dtype is DType.bfloat16
+    result = document(*argv, "--dtype", "int8", "--target", "cpu")
+    assert {(row["dtype"], row["weights"]) for row in result["rows"]} == {("float32", "int8")}
 
 
 # set-dims --verify

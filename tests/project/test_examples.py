@@ -35,6 +35,7 @@ def test_every_example_is_tested() -> None:
         "custom_op",
         "buffers",
         "quantize",
+        "mixed_precision",
         "running",
         "generate",
         "serve",
@@ -234,3 +235,14 @@ def test_detector_finds_the_squares_and_gives_what_numpy_gives(capsys: pytest.Ca
         [], ["  called as composed: True True", "  10 boxes as by NumPy: True True"]
     )  # fmt: skip
     assert Path("detector.onnx").exists()
+
+
+def test_mixed_precision_names_the_layer_that_overflows(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("mixed_precision", capsys)
+    narrow, wider = ([line for line in lines if line.startswith(name)] for name in ("first", "norm"))
+    assert [line.split()[3] for line in narrow] == ["float16", "float16"]
+    assert all("overflow: Mul gives norm/mul_" in line for line in wider)
+    assert ["float32" in wider[0], "bfloat16" in wider[1]] == [True, True]
+    assert all("within" in line and "NOT" not in line for line in lines if "layers narrow" in line)
+    assert lines[-1].startswith("the same class for ")
+    assert Path("curve.svg").read_text().startswith("<svg")

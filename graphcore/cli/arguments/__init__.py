@@ -21,6 +21,7 @@ _EXAMPLES = """examples:
   graphcore view model.onnx -o page.html
   graphcore convert model.onnx lowered.onnx --target cpu
   graphcore quantize model.onnx small.onnx --scheme int8_dynamic
+  graphcore mixed-precision model.onnx mixed.onnx --samples data.npz --max-error 1e-3
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore set-dims model.onnx fixed.onnx batch=1
   graphcore deploy model.onnx --triton repository/
@@ -72,6 +73,7 @@ _COMMANDS = (
     reading.add_decompile,
     options.add_convert,
     options.add_quantize,
+    options.add_mixed_precision,
     options.add_extract,
     options.add_rename,
     options.add_set_dims,

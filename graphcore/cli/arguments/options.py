@@ -209,6 +209,15 @@ examples:
   graphcore quantize model.onnx small.onnx --scheme int4 --exclude 'head*' --embeddings
 """
 
+_MIXED = "Writes a model whose layers are as narrow as an error budget on samples allows, and prints a report of each."
+_MIXED_HELP = """\
+A file of samples has an array for each input: numpy.savez("a.npz", x=x); with one more axis, one sample for each index.
+
+examples:
+  graphcore mixed-precision model.onnx mixed.onnx --samples a.npz --samples b.npz --max-error 1e-3
+  graphcore mixed-precision model.onnx half.onnx --samples a.npz --max-error 1e-2 --dtype float16 --plot curve.svg
+"""
+
 _OUT_HELP = """\
 OUT may be IN, which is replaced once everything is written. If IN has its weights in another file, so has OUT.
 """
@@ -348,6 +357,28 @@ def add_quantize(commands: Commands) -> None:
         "--for-this-cpu", action="store_true", help="write what is fastest on this processor, maybe inexact on others"
     )
     parser.add_argument("--report", metavar="FILE", help="also write the rows of the report as JSON")
+    add_json(parser)
+    add_links(parser)
+
+
+def add_mixed_precision(commands: Commands) -> None:
+    parser = command(commands, "rewriting", "mixed-precision", _MIXED, _MIXED_HELP)
+    _add_files(parser)
+    add_repeatable(parser, "--samples", "a .npz file with inputs", metavar="FILE", required=True)
+    parser.add_argument("--max-error", type=tolerance, required=True, metavar="E", help="the budget, in the metric")
+    words = "a dtype that layers may have (float16, bfloat16, int8, int4)"
+    add_repeatable(parser, "--dtype", words, dest="dtypes", metavar="DTYPE")
+    add_options(
+        parser,
+        ("--metric", str, "relative", "NAME", "relative, max or cosine (relative)"),
+        ("--cost", str, "bytes", "NAME", "what to save: bytes, flops or time (bytes)"),
+        ("--resume", str, None, "FILE", "store trials in this file, and continue with those that it has"),
+        ("--plot", str, None, "FILE", "also draw error against cost, as SVG"),
+    )
+    add_repeatable(parser, "--keep", "operators, layers, results or weights that stay", metavar="PATTERN")
+    parser.add_argument("--io", action="store_true", help="change the dtype of inputs and outputs too")
+    parser.add_argument("--target", choices=TARGETS, default="onnx", help="where OUT will run (onnx)")
+    add_provider(parser)
     add_json(parser)
     add_links(parser)
 

@@ -1,10 +1,11 @@
-"""Commands that write a changed model: `astype`, `convert`, `extract`, `quantize`, `rename` and `set-dims`."""
+"""Commands that write a changed model, such as `astype`, `convert`, `mixed-precision`, `quantize` and `set-dims`."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from graphcore import runtime
 from graphcore.arrays.external_data import model_bytes
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
+from graphcore.cli.arrays import read_all
 from graphcore.cli.distances import distance, random_feeds
-from graphcore.errors import GraphcoreError, GraphError, ShapeError
+from graphcore.errors import FeedError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.value_protos import split
 from graphcore.support.escaping import suggestion
@@ -415,3 +417,58 @@ def quantize(args: argparse.Namespace) -> int:
         output.line(text)
     output.line(f"{args.path}: {size} bytes, for {args.target}")
     return 0
+
+
+# `graphcore mixed-precision`: a model whose layers are narrow within a budget of error, and a report of each layer.
+
+
+def mixed_precision(args: argparse.Namespace) -> int:
+    with output.working(f"loading {args.source}"):
+        graph = Graph.load(args.source, **links(args))
+    output.require_other("mixed-precision", args.source, args.path)
+    with output.progress(f"measuring {args.source}") as advance:
+        result = runtime.mixed_precision(
+            graph,
+            [sample for path in args.samples for sample in _samples(path, graph)],
+            max_error=args.max_error,
+            dtypes=args.dtypes or ("float16", "bfloat16", "int8", "int4"),
+            metric=args.metric,
+            cost=args.cost,
+            keep_io=not args.io,
+            keep=args.keep,
+            progress=advance,
+            resume=args.resume,
+            session=runtime.InferenceSession(args.provider, precision="exact"),
+        )
+    with output.progress(f"writing {args.path}") as advance:
+        result.graph.export(args.path, target=args.target, progress=advance)
+    if args.plot:
+        result.plot(args.plot)
+    size = os.path.getsize(args.path)
+    if args.json:
+        facts = {"source": args.source, "path": args.path, "bytes": size, "target": args.target, "plot": args.plot}
+        facts |= {"met": result.met, "error": result.error, "max_error": result.max_error, "runs": result.runs}
+        output.document(facts | {"curve": result.curve, "rows": result.as_dicts()})
+        return 0
+    for text in str(result).split("\n"):
+        output.line(text)
+    output.line(f"{args.path}: {size} bytes, for {args.target}")
+    return 0
+
+
+def _samples(path: str, graph: Graph) -> list[dict[str, Any]]:
+    """Return the samples in a .npz file: one, or one for each index if all arrays have one more axis than inputs."""
+    try:
+        feeds = read_all(path)
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        raise FeedError(
+            f"mixed-precision: {path} cannot be read: {reason}",
+            help="write an array for each input: numpy.savez(path, x=x)",
+        ) from None
+    types = {s.name: s.type for s in graph.inputs}
+    for name, array in feeds.items():
+        type_ = types.get(name)
+        if not isinstance(type_, TensorType) or not type_.shape.is_ranked or array.ndim != type_.shape.rank + 1:
+            return [feeds]
+    return [dict(zip(feeds, arrays, strict=True)) for arrays in zip(*feeds.values(), strict=False)]

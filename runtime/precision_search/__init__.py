@@ -1,0 +1,266 @@
+"""Search the narrowest precision of each layer of a graph within an error budget, by running samples.
+
+`trials` runs a graph whose layers have chosen precisions, this module searches among them, `ranges` says why layers
+stay wide, and `report` describes the result.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.quantization import ENCODINGS
+from graphcore.runtime.lowering import functions
+from graphcore.runtime.precision_search.ranges import evidence, reasons
+from graphcore.runtime.precision_search.report import LayerPrecision, MixedPrecision, pareto
+from graphcore.runtime.precision_search.trials import (
+    COSTS,
+    METRICS,
+    WIDE,
+    Assignment,
+    Metric,
+    Precision,
+    SearchOptions,
+    Trials,
+)
+from graphcore.runtime.quantizer.layers.replacing import Runs
+from graphcore.runtime.quantizer.mixed_precision import runs_of
+from graphcore.runtime.quantizer.weights import SCHEMES
+from graphcore.runtime.session import InferenceSession
+from graphcore.support.escaping import choices
+from graphcore.support.progress import ProgressOption, steps
+from graphcore.support.source_lines import user_line
+from graphcore.surgery.roles import Keep
+from graphcore.types.dtypes import DType
+
+_FLOATS = ("float16", "bfloat16")
+_SCHEMES = tuple(name for name, scheme in SCHEMES.items() if name == scheme.encoding and not scheme.is_dynamic)
+
+
+def mixed_precision(
+    graph: Graph,
+    samples: Iterable[Mapping[str, Any] | Sequence[Any]],
+    *,
+    max_error: float,
+    dtypes: Sequence[str] = ("float16", "bfloat16", "int8", "int4"),
+    metric: Metric = "relative",
+    cost: Literal["bytes", "flops", "time"] = "bytes",
+    keep_io: bool = True,
+    keep: str | Iterable[str] = (),
+    progress: ProgressOption = False,
+    resume: str | os.PathLike[str] | None = None,
+    session: InferenceSession | None = None,
+) -> MixedPrecision:
+    """Return a graph whose layers are as narrow as an error budget on samples allows, and a report of each layer.
+
+    Layers compute in float16 or bfloat16, and read weights of 8 or 4 bits, where the outputs stay within `max_error`
+    of those of `graph`. Errors are measured with the numbers of the dtypes, which a CPU gives exactly. Groups of layers
+    are tried together, and halved where they are too far off; a step is accepted if it is within the budget together
+    with all earlier ones. That takes at most 5 runs for each layer and dtype. Layers in bodies of If, Loop and Scan are
+    included; functions are inlined.
+
+    Args:
+        graph: A graph of float32.
+        samples: For each run of the graph the arrays of its inputs, in order or by name.
+        max_error: The budget, in the metric.
+        dtypes: Dtypes that layers may have: "float16" and "bfloat16", of which the first is tried first, and with
+            either of them the schemes of `quantize` for weights alone: "int8", "int4", "q4_0", "q4_k", ...
+        metric: "relative", the length of the change over the length of the output; "max", the greatest change of a
+            number; "cosine", 1 less the cosine. Each is of an output over all samples; the output that is most off
+            counts. Or a function of the expected and the measured outputs, a list of arrays for each sample, that
+            returns the error.
+        cost: What to save: "bytes" of weights, "flops", each by the width of its floats, or "time" on the session.
+        keep_io: If True, inputs and outputs keep their dtypes. Otherwise they have the first dtype of floats.
+        keep: Patterns of operators, layers, results, inputs and weights that stay, see `Graph.astype`.
+        progress: True shows a line on stderr. A function gets the number of decided layers, and of all.
+        resume: A file of trials. A search that was interrupted continues; one with another budget reuses them.
+        session: What runs the trials; by default the CPU with exact numbers.
+
+    Returns:
+        `MixedPrecision` with `graph`, `met`, `error`, `report`, `curve` and `runs`. If not even the wide graph is
+        within the budget, as may be with a function as metric, it has the best trial, and `met` is False.
+
+    Raises:
+        GraphError: For an unfinished graph, an argument that is not valid, no samples, samples that give NaN or
+            infinity, and a graph without float32.
+        FeedError: For samples that do not fit the inputs.
+
+    Example:
+        result = gc.mixed_precision(graph, [{"x": x}], max_error=1e-3)
+    """
+    names = _checked(graph, max_error, dtypes, metric, cost, keep_io)
+    floats = [DType.of(name) for name in names if name in _FLOATS]
+    schemes = sorted((n for n in names if n not in _FLOATS), key=lambda n: -ENCODINGS[SCHEMES[n].encoding].bits)
+    runs = runs_of(samples, "mixed_precision")
+    _check_samples(runs)
+    source = functions.inlined(graph)
+    options = SearchOptions(
+        Keep(source, keep, frozenset({DType.float32})),
+        tuple(schemes),
+        metric,
+        cost,
+        None if keep_io else floats[0],
+        session or InferenceSession(precision="exact"),
+        None if resume is None else os.fspath(resume),
+    )
+    trials = Trials(source, runs, options)
+    with steps(progress, len(names) * len(trials.units), "layers") as step:
+        search = _Search(trials, max_error, schemes)
+        search.run(floats, step)
+    return _described(trials, search.base, max_error, floats)
+
+
+class _Search:
+    """The search for an assignment. base: the best one so far. step: called for each decided layer and dtype."""
+
+    def __init__(self, trials: Trials, max_error: float, schemes: Sequence[str]) -> None:
+        self.base = trials.wide
+        self._trials = trials
+        self._max_error = max_error
+        self._schemes = ("", *schemes)
+
+    def run(self, floats: Sequence[DType], step: Callable[[], None]) -> None:
+        """Decide all layers: the dtypes of floats first, then schemes of ever fewer bits.
+
+        The fewer bits, the more error for each saved byte: the budget goes to the wider ones first.
+        """
+        wide = self._trials.wide
+        moves: list[DType | str] = [*floats, *self._schemes[1:]]
+        narrowest = wide
+        for move in moves[:1] + moves[len(floats) or 1 :]:
+            narrowest = self._moved(narrowest, self._movable(narrowest, move), move)
+        if self._accepts(narrowest):
+            return
+        if self._trials.measure(wide).error > self._max_error:
+            self.base = min(wide, narrowest, key=lambda assignment: self._trials.measure(assignment).error)
+            return
+        for move in moves:
+            units = self._movable(self.base, move)
+            if units and not self._accepts(self._moved(self.base, units, move)):
+                self._take(self._ranked(units, move), move)
+            for _ in wide:
+                step()
+
+    def _movable(self, base: Assignment, move: DType | str) -> list[int]:
+        """Return the units that a move narrows: a scheme those that have the scheme before it."""
+        if isinstance(move, DType):
+            return [u for u, precision in enumerate(base) if precision.dtype is None]
+        before = self._schemes[self._schemes.index(move) - 1]
+        return [u for u, p in enumerate(base) if p.scheme == before and self._trials.can_quantize(u, move)]
+
+    def _moved(self, base: Assignment, units: Iterable[int], move: DType | str) -> Assignment:
+        """Return an assignment with a move of some units."""
+        result = [*base]
+        for u in units:
+            result[u] = Precision(base[u].dtype, move) if isinstance(move, str) else Precision(move, base[u].scheme)
+        return tuple(result)
+
+    def _accepts(self, assignment: Assignment) -> bool:
+        """Make an assignment the base if it is within the budget and costs less. Return True if so.
+
+        Layers without weights save no bytes in a narrow dtype, but save casts between their neighbours.
+        """
+        trial, base = self._trials.measure(assignment), self._trials.measure(self.base)
+        saves = trial.cost <= base.cost if self._trials.options.cost == "bytes" else trial.cost < base.cost
+        if saves and trial.error <= self._max_error:
+            self.base = assignment
+            return True
+        return False
+
+    def _ranked(self, units: Sequence[int], move: DType | str) -> list[int]:
+        """Return the units that are within the budget alone, in the order of their error for each saved cost.
+
+        Units are measured in groups. A group whose error is no more than its share of the budget is not split: errors
+        of different layers are nearly independent, so their squares add up.
+        """
+        wide, ranks = self._trials.measure(self._trials.wide), {}
+        waiting = [units]
+        while waiting:
+            group = waiting.pop()
+            alone = tuple(p if u in group else WIDE for u, p in enumerate(self._moved(self.base, group, move)))
+            trial = self._trials.measure(alone)
+            if len(group) > 1 and not trial.error <= self._max_error * math.sqrt(len(group) / len(units)):
+                waiting += [group[len(group) // 2 :], group[: len(group) // 2]]
+            elif trial.error <= self._max_error:
+                saved = wide.cost - trial.cost
+                ranks.update(dict.fromkeys(group, trial.error / saved if saved > 0 else math.inf))
+        return sorted(ranks, key=lambda u: (ranks[u], u))
+
+    def _take(self, units: Sequence[int], move: DType | str) -> None:
+        """Add as many units to the base as are within the budget, the first ones first."""
+        if units and not self._accepts(self._moved(self.base, units, move)) and len(units) > 1:
+            self._take(units[: len(units) // 2], move)
+            self._take(units[len(units) // 2 :], move)
+
+
+def _described(trials: Trials, final: Assignment, max_error: float, floats: Sequence[DType]) -> MixedPrecision:
+    """Return the result for an assignment, with the error of each layer alone."""
+    wide, total = trials.measure(trials.wide), trials.measure(final)
+    stays = reasons(trials, [u for u, p in enumerate(final) if p.dtype not in floats[:1]], floats[0]) if floats else {}
+    ranges, sizes = evidence(trials, final), trials.bytes_before()
+    rows = []
+    for u, (unit, precision) in enumerate(zip(trials.units, final, strict=True)):
+        tried = Precision(floats[0]) if precision == WIDE and floats else precision
+        alone = trials.measure((*trials.wide[:u], tried, *trials.wide[u + 1 :]))
+        rows.append(
+            LayerPrecision(
+                unit.name,
+                tuple(dict.fromkeys(node.op_type for node in unit.nodes)),
+                str(precision.dtype or DType.float32),
+                precision.scheme,
+                sizes[u],
+                sizes[u] if precision == WIDE else sizes[u] + alone.bytes - wide.bytes,
+                alone.error,
+                stays.get(u, ""),
+                ranges[u],
+            )
+        )
+    met, curve = total.error <= max_error, pareto((t.error, t.cost) for t in trials.stored.values())
+    return MixedPrecision(trials.build(final), met, total.error, max_error, tuple(rows), curve, trials.count)
+
+
+def _checked(
+    graph: object, max_error: object, dtypes: object, metric: object, cost: object, keep_io: bool
+) -> list[str]:
+    """Return the names of the dtypes, each once. Raises `GraphError` for an argument that is not valid."""
+    if not isinstance(graph, Graph) or graph.scope.outer is not None:
+        raise GraphError(
+            f"mixed_precision: graph must be a Graph and not the body of a node, got {type(graph).__name__}",
+            help="load a model: Graph.load(path)",
+        )
+    graph.verify()
+    if isinstance(max_error, bool) or not isinstance(max_error, (int, float)) or not max_error >= 0:
+        raise GraphError(
+            f"mixed_precision: max_error must be a number of at least 0, got {max_error!r:.80}", help="try 1e-3"
+        )
+    listed = dtypes if isinstance(dtypes, (list, tuple)) and dtypes else [dtypes]
+    names = [*dict.fromkeys(str(name) for name in listed)]
+    arguments = [("dtype", name, (*_FLOATS, *_SCHEMES)) for name in names] + [("cost", cost, COSTS)]
+    for what, value, allowed in arguments + ([] if callable(metric) else [("metric", metric, tuple(METRICS))]):
+        if value not in allowed:
+            raise GraphError(f"mixed_precision: there is no {what} {value!r:.80}", help=choices(value, allowed))
+    if not keep_io and not {*names} & {*_FLOATS}:
+        raise GraphError("mixed_precision: keep_io=False needs a dtype of floats", help='add "float16" to dtypes')
+    return names
+
+
+def _check_samples(runs: Runs) -> None:
+    """Warn about samples that say little about the error for others."""
+    every = [np.asarray(array) for arrays, named in runs for array in (*arrays, *named.values())]
+    floats = [array for array in every if array.dtype.kind not in "iubOUS"] or every
+    problem = ""
+    if floats and all((array == array.reshape(-1)[:1]).all() for array in floats):
+        problem = "the samples are constant: each array repeats one number"
+    elif len(runs) == 1 and all(array.ndim == 0 or len(array) == 1 for array in every):
+        problem = "there is only one sample"
+    if problem:
+        help = "give several samples of the data that the graph is meant for"
+        path, number = user_line() or ("<unknown>", 0)
+        warnings.warn_explicit(f"mixed_precision: {problem}\n  help: {help}", UserWarning, path, number)
