@@ -1,8 +1,8 @@
-"""Fuse attention written as matrix products, a softmax and moves of axes, as exporters write it."""
+"""Fuse attention written as matrix products, a softmax and moves of axes, as exporters and `Graph.export` write it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import node_of
 from graphcore.operators import Trait, having
 from graphcore.passes.sweep import Sweep
-from graphcore.runtime.fusions.matching import factor_of, floats, is_float32, is_known, number_of, vector
+from graphcore.runtime.fusions.matching import factor_of, floats, is_float32, is_known, number_of, value_of, vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -40,58 +40,134 @@ def _repeated(x: Symbol) -> tuple[Symbol, ...]:
 _REPEATED = Pattern(_repeated, x=is_float32)
 
 
+def _exact_softmax(scores: Symbol, nan: Symbol, zero: Symbol) -> Symbol:
+    any_nan = op("ReduceMax", op("Cast", op("IsNaN", scores), to=DType.uint8), 3, keepdims=1)
+    greatest = op("Where", op("Cast", any_nan, to=DType.bool), nan, op("ReduceMax", scores, 3, keepdims=1))
+    is_hidden = op("Equal", greatest, -np.inf)
+    finite = op("Where", is_hidden, 0.0, greatest)
+    loses_sign = op("And", is_hidden, op("Less", op("Reciprocal", zero), 0.0))
+    sign = op("Where", op("And", loses_sign, op("Greater", op("Reciprocal", finite), 0.0)), -1.0, 1.0)
+    parts = op("Exp", op("Sub", scores, op("Mul", finite, sign)))
+    return op("Div", parts, op("Where", is_hidden, 1.0, op("ReduceSum", parts, 3, keepdims=1)))
+
+
+def _visible(mask: Symbol, added: Symbol, lengths: Symbol, end: Symbol) -> tuple[Symbol, ...]:
+    is_before_end = op("Less", op("Range", 0, end, 1), op("Unsqueeze", lengths, ...))
+    is_seen = either(op("Not", op("Equal", added, -np.inf)), mask)
+    return either(is_before_end, op("And", is_seen, is_before_end), is_seen), is_before_end
+
+
+_EXACT_SOFTMAX = Pattern(_exact_softmax, nan=lambda s: str(number_of(s)) == "nan", zero=lambda s: number_of(s) == 0)
+"""What `Graph.export` writes for the softmax of Attention, which is 0 for queries that see no key."""
+_MASKED = Pattern(
+    lambda visible, scores, true: either(op("Where", op("Xor", visible, true), -np.inf, scores), scores),
+    true=lambda s: str(value_of(s)) == "True",
+)
+_VISIBLE = Pattern(_visible)
+_SAME_SIZES = Pattern(
+    lambda x, zeros: op("Reshape", x, zeros, allowzero=0), zeros=lambda s: str(value_of(s)) == "[0 0 0 0]"
+)
+"""What `Graph.export` writes for a BitCast to the same dtype, which keeps optimisers from merging nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """q, k, v: [batch, heads, sequence, size], of which k and v may have fewer heads. mask: added to the scores."""
+    """q, k, v: [batch, heads, sequence, size], of which k and v may have fewer heads. mask: added to the
+    scores, or bools. lengths: numbers of keys of the items of the batch."""
 
     q: Symbol
     k: Symbol
     v: Symbol
     mask: Symbol | None
     scale: float
+    lengths: Symbol | None = None
 
 
 def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return softmax(q @ k.T * scale + mask) @ v, of which the node is the last MatMul, as one Attention."""
     parts = _matched(sweep, node, inputs)
-    if parts is None:
+    result = None if parts is None else _fused(sweep, node, parts)
+    return None if _is_slower(result) else result
+
+
+def restored(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return the Attention that `Graph.export` writes in primitives, of which the node is the last MatMul.
+
+    A file that someone changed there does not match, and computes what it says.
+    """
+    weights, v = inputs
+    softmax = _EXACT_SOFTMAX.match(weights)
+    if softmax is None:
         return None
-    masks: Inputs = () if parts.mask is None else (for_kernel(sweep, node, parts.mask, parts.k),)
-    result = floats(*[*parts.q.shape][:3], parts.v.shape[3])
+    visible, scores, _ = _MASKED.match(softmax[0]) or (None, None, None)
+    parts = _of_scores(sweep, node, scores, v)
+    mask, added, lengths, _, is_before_end = _VISIBLE.match(visible) or (None,) * 5
+    if parts is None or parts.mask is not added or (mask is not None and not is_mask(mask, parts.q)):
+        return None
+    if lengths is not None:
+        batch, keys = parts.q.shape[0], parts.k.shape[2]
+        expected = tensor_type(DType.bool, _shape([batch, Dim(1), Dim(1), keys]))
+        if is_before_end.type is not expected or lengths.type is not tensor_type(DType.int64, _shape([batch])):
+            return None
+    return _fused(sweep, node, replace(parts, mask=added if mask is None else mask, lengths=lengths))
+
+
+def _fused(sweep: Sweep, node: Node, parts: _Parts) -> Symbol | None:
+    q, k, v, mask = parts.q, parts.k, parts.v, parts.mask
+    result = floats(*[*q.shape][:3], v.shape[3])
     if result is not node.outputs[0].type:
         return None
-    packed = tuple([_packed(s) for s in (parts.q, parts.k, parts.v)])
-    heads, kv_heads = parts.q.shape[1], parts.k.shape[1]
-    if any(s is None for s in packed) or not heads.is_static:
-        if any(mask is not None and _is_slower(parts, mask) for mask in masks):
-            return None
-        return sweep.add(node, "Attention", (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
-    operands = (*packed, *masks)
+    if mask is not None:
+        mask = for_kernel(sweep, node, mask, k)
+    heads, kv_heads = q.shape[1], k.shape[1]
+    rows = [row for row in map(_packed, (q, k, v)) if row is not None]
+    is_packed = len(rows) == 3 and heads.is_static
+    if is_packed:
+        q, k, v = rows
+    more: Inputs = () if mask is None else (mask,)
+    if parts.lengths is not None:
+        # The kernel refuses a length that is not between 0 and the number of keys.
+        count = sweep.add(node, "Shape", (k,), vector(1), {"start": k.rank - 2, "end": k.rank - 1})
+        least = sweep.add(node, "Max", (parts.lengths, sweep.constant(node, np.array(0))), parts.lengths.type)
+        more = (mask, None, None, sweep.add(node, "Min", (least, count), parts.lengths.type))
+    if not is_packed:
+        return sweep.add(node, "Attention", (q, k, v, *more), result, {"scale": parts.scale})
     batch, _, length, size = result.shape
     attributes = {"scale": parts.scale, "q_num_heads": int(heads), "kv_num_heads": int(kv_heads)}
-    attention = sweep.add(node, "Attention", operands, floats(batch, length, heads * size), attributes)
+    attention = sweep.add(node, "Attention", (q, k, v, *more), floats(batch, length, heads * size), attributes)
     # The next nodes usually undo these two, and optimisation then removes both.
     shape = sweep.constant(node, np.array([0, 0, int(heads), int(size)], np.int64))
     apart = sweep.add(node, "Reshape", (attention, shape), floats(batch, length, heads, size), {"allowzero": 0})
     return sweep.add(node, "Transpose", (apart,), result, {"perm": _SWAPPED})
 
 
-def _is_slower(parts: _Parts, mask: Symbol) -> bool:
+def _is_slower(result: Symbol | None) -> bool:
     """Return True for bools of each head, with which the operator takes 1.14 to 1.18 of the primitives' time on 1.31.1
     and 1.05 to 1.10 on 1.32: of all heads 0.78 to 0.86, of one query 0.90, and in rows of all heads 0.81 to 1.04."""
-    return mask.dtype is DType.bool and mask.rank == 4 and mask.shape[1] != 1 and parts.q.shape[2] != 1
+    node = node_of(result, "Attention")
+    q, mask = (None, None) if node is None else (node.inputs[0], (*node.inputs, None)[3])
+    if q is None or mask is None:
+        return False
+    return mask.dtype is DType.bool and mask.rank == 4 and mask.shape[1] != 1 and q.shape[2] != 1
 
 
 def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
     weights, v = inputs
     guarded = _GUARDED.match(weights)
-    weights = weights if guarded is None else guarded[0]
-    softmax = node_of(weights, "Softmax")
-    if softmax is None or not is_float32(v, weights) or v is None or v.rank != 4 or not is_known(v):
+    softmax = node_of(weights if guarded is None else guarded[0], "Softmax")
+    if softmax is None or softmax.attributes.get("axis", -1) not in (-1, 3):
         return None
-    if softmax.attributes.get("axis", -1) not in (-1, 3):
+    parts = _of_scores(sweep, node, softmax.inputs[0], v)
+    if parts is None or (parts.mask is not None and guarded is None and not is_finite(parts.mask)):
         return None
-    scores = _scores(softmax.inputs[0])
+    return parts
+
+
+def _of_scores(sweep: Sweep, node: Node, symbol: Symbol | None, v: Symbol | None) -> _Parts | None:
+    """Return the parts of an attention by the operand of its softmax, and the values."""
+    if symbol is None or not is_float32(v, symbol) or v is None or v.rank != 4 or not is_known(v):
+        return None
+    scores = _scores(symbol)
     if scores is None:
         return None
     product, scale, masks = scores
@@ -104,13 +180,10 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
         return None
     if not all(is_mask(mask, q) for mask in masks):
         return None
-    mask = sum_of(sweep, node, masks)
-    if mask is not None and guarded is None and not is_finite(mask):
-        return None
     once = _unrepeated(k), _unrepeated(v)
     if once[0].shape[1] == once[1].shape[1] != q.shape[1]:
         k, v = once
-    return _Parts(q, k, v, mask, scale)
+    return _Parts(q, k, v, sum_of(sweep, node, masks), scale)
 
 
 def _keys(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
@@ -223,7 +296,8 @@ def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
     symbol, whole = factor_of(symbol)
     while whole and (factor := factor_of(symbol))[0] is not symbol:
         symbol, whole = factor[0], whole * factor[1]
-    return symbol, whole
+    same = _SAME_SIZES.match(symbol)
+    return (symbol if same is None else same[0]), whole
 
 
 def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
@@ -252,11 +326,11 @@ def _broadcast(a: Symbol, b: Symbol) -> list[Dim]:
 
 
 def is_mask(mask: Symbol, q: Symbol) -> bool:
-    """Return True if the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
+    """Return True if the operator takes a mask: float32 or bools of two to four axes, each dim 1 or that of the scores.
 
     The last dim may be unknown, since it cannot be any other.
     """
-    if not is_float32(mask) or not 2 <= mask.rank <= 4:
+    if not is_float32(mask, other=DType.bool) or not 2 <= mask.rank <= 4:
         return False
     wanted = [*q.shape][:3][4 - mask.rank :]
     return all(d == 1 or d == w for d, w in zip([*mask.shape][:-1], wanted, strict=True))

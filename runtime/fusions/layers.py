@@ -12,12 +12,11 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.walk import constant_array, node_of
+from graphcore.ir.transform.walk import node_of
 from graphcore.passes.sweep import LIMIT, Sweep
-from graphcore.runtime.fusions.matching import floats, is_float32, number_of
+from graphcore.runtime.fusions.matching import floats, is_float32, number_of, value_of
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
 
 
 def part(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -31,7 +30,7 @@ def part(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     read = node.inputs[0]
     if taken is None or split is None or turned is None or read is None or not isinstance(read.producer, Node):
         return None
-    x, named = turned.inputs[0], constant_array(axes, weights=True, outer=True)
+    x, named = turned.inputs[0], value_of(axes)
     perm = turned.attributes.get("perm")
     if x is None or perm is None or named is None or named.size != 1 or not is_float32(x, taken):
         return None
@@ -85,7 +84,7 @@ def norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 def scaled_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return a norm without scale times a vector as a norm with that scale."""
     for norm, scale in _norms(node, inputs, "LayerNormalization", "RMSNormalization"):
-        ones = constant_array(norm.inputs[1], weights=True, outer=True)
+        ones = value_of(norm.inputs[1])
         if ones is not None and (ones == 1).all():
             return sweep.add(node, norm.op_type, (norm.inputs[0], scale), node.outputs[0].type, norm.attributes)
     return None
@@ -104,9 +103,11 @@ def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     float16 is computed in float32, as by the provider, which has no kernel of float16.
     """
     x, axes = (*inputs, None)[:2]
-    array = None if axes is None else constant_array(axes, weights=True, outer=True)
+    array = None if axes is None else value_of(axes)
     result = node.outputs[0].type
-    if x is None or array is None or not array.size or not _is_tensor(x, node.outputs[0]) or x.rank == 0:
+    if x is None or array is None or not array.size or not is_float32(x, node.outputs[0], other=DType.float16):
+        return None
+    if x.rank == 0:
         return None
     named = sorted({int(axis) % x.rank for axis in array.reshape(-1)})
     if named != list(range(x.rank - len(named), x.rank)) or not all(x.shape[a].is_static for a in named):
@@ -124,14 +125,6 @@ def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return root if root.type is result else sweep.add(node, "Cast", (root,), result, {"to": DType.float16})
 
 
-def _is_tensor(*symbols: Symbol) -> bool:
-    """Return True if all are tensors of float32 or float16 of known rank."""
-    types = [s.type for s in symbols]
-    return all(
-        isinstance(t, TensorType) and t.dtype in (DType.float32, DType.float16) and t.shape.is_ranked for t in types
-    )
-
-
 def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbol]]:
     """Return norms without bias among two operands, each with the other operand, a vector of their last axis."""
     operands = []
@@ -147,7 +140,7 @@ def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbo
 
 def _is_last(x: Symbol, axes: Symbol) -> bool:
     """Return True if axes are a constant that names the last axis of x alone."""
-    array = constant_array(axes, weights=True, outer=True)
+    array = value_of(axes)
     return array is not None and array.size == 1 and x.rank > 0 and int(array.reshape(-1)[0]) in (-1, x.rank - 1)
 
 
@@ -218,40 +211,28 @@ _LARGEST_FACTOR = 1e6
 """Factors between this and its reciprocal keep filters well within the range of float32."""
 
 
+def _sixth(x: Symbol, number: Symbol) -> tuple[Symbol, ...]:
+    clipped = op("Clip", x + 3.0, 0.0, 6.0)
+    swish = x * clipped
+    six_times = either(clipped, swish)
+    return either(six_times / number, six_times * number), swish
+
+
+_SIXTH_OF = Pattern(_sixth, x=is_float32, number=lambda s: bool(number_of(s)))
+
+
 def hard_sigmoid(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return clip(x + 3, 0, 6) / 6 as HardSigmoid, and x * clip(x + 3, 0, 6) / 6 as x * HardSigmoid(x)."""
-    left, right = inputs
-    divisor, factor = number_of(right), None
-    if node.op_type == "Mul" and divisor is None:
-        left, divisor = right, number_of(left)
-    if divisor is not None:
-        factor = divisor if node.op_type == "Mul" else 1 / divisor if divisor else None
-    if factor is None or left is None or not np.isclose(factor, _SIXTH, rtol=1e-6, atol=0):
+    match = _SIXTH_OF.match_node(node, inputs)
+    if match is None:
         return None
-    x = _clipped(left)
-    if x is not None:
-        return _hard_sigmoid(sweep, node, x) if x.type is node.outputs[0].type else None
-    product = node_of(left, "Mul")
-    for own, clipped in () if product is None else (product.inputs, product.inputs[::-1]):
-        if own is not None and _clipped(clipped) is own and own.type is node.outputs[0].type:
-            return sweep.add(node, "Mul", (own, _hard_sigmoid(sweep, node, own)), own.type)
-    return None
-
-
-def _clipped(symbol: Symbol | None) -> Symbol | None:
-    """Return the x of clip(x + 3, 0, 6), None for anything else."""
-    clip = node_of(symbol, "Clip")
-    if clip is None or [number_of(s) for s in clip.inputs[1:]] != [0, 6]:
+    x, symbol, swish = match
+    number = number_of(symbol) or 1.0
+    factor = 1 / number if node.op_type == "Div" else number
+    if x.type is not node.outputs[0].type or not np.isclose(factor, _SIXTH, rtol=1e-6, atol=0):
         return None
-    plus = node_of(clip.inputs[0], "Add")
-    for x, three in () if plus is None else (plus.inputs, plus.inputs[::-1]):
-        if number_of(three) == 3 and is_float32(x):
-            return x
-    return None
-
-
-def _hard_sigmoid(sweep: Sweep, node: Node, x: Symbol) -> Symbol:
-    return sweep.add(node, "HardSigmoid", (x,), x.type, {"alpha": _SIXTH, "beta": 0.5})
+    sigmoid = sweep.add(node, "HardSigmoid", (x,), x.type, {"alpha": _SIXTH, "beta": 0.5})
+    return sigmoid if swish is None else sweep.add(node, "Mul", (x, sigmoid), x.type)
 
 
 def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -262,8 +243,8 @@ def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | Non
         if conv is None or value is None or number is None or read is None or value.type is not node.outputs[0].type:
             continue
         x, filters, bias = (*conv.inputs, None)[:3]
-        weights = constant_array(filters, weights=True, outer=True)
-        offsets = None if bias is None else constant_array(bias, weights=True, outer=True)
+        weights = value_of(filters)
+        offsets = None if bias is None else value_of(bias)
         if weights is None or not is_float32(x, filters) or (bias is not None and offsets is None):
             return None
         is_named = value.given_name is not None and type(conv.origin) is not Imported
@@ -286,39 +267,36 @@ def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | Non
     return None
 
 
+def _scaled_swish(x: Symbol, scale: Symbol, offset: Symbol) -> tuple[Symbol, ...]:
+    swish = x * op("HardSigmoid", x)
+    return swish * scale + offset, swish
+
+
+_SCALED_SWISH = Pattern(
+    _scaled_swish,
+    x=lambda s: is_float32(s) and node_of(s, "Conv") is not None,
+    scale=lambda s: number_of(s) is not None,
+    offset=lambda s: number_of(s) is not None,
+)
+
+
 def scaled_swish(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return the hard swish of a convolution, times a number, plus another, as a depthwise convolution of one pixel.
 
     It reads the blocks of channels that convolutions return. A product with a number does not, so that the provider
     would reorder them.
     """
-    result = node.outputs[0].type
-    for product, added in (inputs, inputs[::-1]):
-        scale = node_of(product, "Mul")
-        if scale is None or number_of(added) is None:
-            continue
-        for swish, factor in (scale.inputs, scale.inputs[::-1]):
-            numbers = number_of(factor), number_of(added)
-            if numbers[0] is None or swish is None or not _is_swish(swish) or swish.type is not result:
-                continue
-            channels = swish.shape[1]
-            if swish.rank != 4 or not channels.is_static or channels == 0 or int(channels) % BLOCK:
-                continue
-            filters = sweep.constant(node, np.full((int(channels), 1, 1, 1), numbers[0], np.float32))
-            bias = sweep.constant(node, np.full(int(channels), numbers[1], np.float32))
-            attributes = {"group": int(channels), "kernel_shape": [1, 1]}
-            return sweep.add(node, "Conv", (swish, filters, bias), result, attributes)
-    return None
-
-
-def _is_swish(symbol: Symbol) -> bool:
-    """Return True if a Symbol is x * HardSigmoid(x), where x is a convolution."""
-    node = node_of(symbol, "Mul")
-    for x, gate in () if node is None else (node.inputs, node.inputs[::-1]):
-        sigmoid = node_of(gate, "HardSigmoid")
-        if sigmoid is not None and sigmoid.inputs[0] is x and node_of(x, "Conv") is not None and is_float32(x):
-            return True
-    return False
+    match, result = _SCALED_SWISH.match_node(node, inputs), node.outputs[0].type
+    if match is None:
+        return None
+    _, scale, offset, swish = match
+    channels = swish.shape[1] if swish.type is result and swish.rank == 4 else None
+    if channels is None or not channels.is_static or channels == 0 or int(channels) % BLOCK:
+        return None
+    filters = sweep.constant(node, np.full((int(channels), 1, 1, 1), number_of(scale), np.float32))
+    bias = sweep.constant(node, np.full(int(channels), number_of(offset), np.float32))
+    attributes = {"group": int(channels), "kernel_shape": [1, 1]}
+    return sweep.add(node, "Conv", (swish, filters, bias), result, attributes)
 
 
 def _scaled(array: Array, factor: float) -> Array | None:

@@ -7,9 +7,9 @@ import numpy as np
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.walk import constant_array, node_of
+from graphcore.ir.transform.walk import node_of
 from graphcore.passes.sweep import Sweep
-from graphcore.runtime.fusions.matching import floats, is_float32, is_known, slice_of, vector
+from graphcore.runtime.fusions.matching import floats, is_float32, is_known, slice_of, value_of, vector
 from graphcore.types.dims import Dim
 
 _ELEMENTWISE = ("Cos", "Sin", "Cast", "Unsqueeze", "Identity", "Reshape")
@@ -61,7 +61,7 @@ def _is_table(table: Symbol, x: Symbol) -> bool:
 
 def _is_doubled(table: Symbol | None) -> bool:
     """Return True if the second half of the last axis certainly equals the first."""
-    array = constant_array(table, weights=True, outer=True)
+    array = value_of(table)
     if array is not None:
         half = array.shape[-1] // 2 if array.ndim else 0
         return bool(half) and bool((array[..., :half] == array[..., half:]).all())
@@ -82,7 +82,7 @@ _JOINED = Pattern(lambda half: op("Concat", half, half, axis=-1))
 
 _SCALED = Pattern(
     lambda table, factor: table * factor,
-    factor=lambda s: (array := constant_array(s, weights=True, outer=True)) is not None and array.size == 1,
+    factor=lambda s: (array := value_of(s)) is not None and array.size == 1,
 )
 
 

@@ -213,6 +213,8 @@ _STEPS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("Softmax", "MatMul"): "attention",
         **{("Softmax", op): "Softmax" for op in ("Cast", "Dropout", "Identity", "IsNaN", "Where")},
+        ("Exp", "Div"): "weights",
+        ("weights", "MatMul"): "of a file",
         ("ReduceMean", "Add"): "mean",
         ("mean", "Sqrt"): "norm",
         ("ReduceMean", "LayerNormalization"): "norm",
@@ -237,7 +239,7 @@ _BY_NUMBERS: Mapping[tuple[str, str], str] = MappingProxyType(
 PROPAGATES_MARK = frozenset(op_type for _, op_type in (*_STEPS, *_BY_NUMBERS))
 """Operators whose results may be marked if their operands are."""
 
-STARTS_MARK = frozenset({"Add", "Conv", "HardSigmoid", "Neg", "ReduceMean", "Softmax"})
+STARTS_MARK = frozenset({"Add", "Conv", "Exp", "HardSigmoid", "Neg", "ReduceMean", "Softmax"})
 """Operators whose results are marked with their own names."""
 
 _GRAPHS = "graphs"
@@ -247,6 +249,7 @@ TRACES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "Attention": ("Softmax", "attention"),
         "no Reshape of a Reshape": ("Softmax", "attention"),
+        "Attention of a Graph": ("Exp", "of a file"),
         "parts before a Transpose": ("Split", _GRAPHS),
         "RMSNormalization, LayerNormalization": ("ReduceMean", "norm"),
         "scale within the norm": ("ReduceMean", "norm"),
