@@ -10,6 +10,7 @@ from benchmarks.peers.decoders.asked import (
     AGAIN,
     KINDS,
     LARGE,
+    LATER,
     MEMORY,
     MEMORY_AGAIN,
     PREPARED,
@@ -26,8 +27,8 @@ PROGRAM = "bench_decoders"
 _HEAD = """\
 Llama-like models with random weights, the same for all engines, one thread. A step is that of one stream with 256
 tokens, or of 8 streams with 128 each; memory is the greatest with 8 streams, each with room for 1024 tokens; a start is
-the processor time of a new process to its first token: from the file, from one that was prepared, and, in the last two
-columns, with what an earlier start left in `cache_dir`."""
+the processor time of a new process to its first token: from the file, with what that start writes beside it, from one
+that was prepared, and, in the last two columns, with what an earlier start left in `cache_dir`."""
 _APART = """\
 How far apart they are: logits after a prompt, as the length of the difference beside their own, and how many greedy
 tokens of 8 streams are the same. Logits of random weights lie close together, so 4 bits choose other tokens in all
@@ -79,7 +80,7 @@ def _ratios(shape: str, result: Figures) -> Iterator[str]:
 
 def _takes(shape: str, result: Figures) -> Iterator[str]:
     """Return the memory and the start time of each engine."""
-    kinds = (MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN)
+    kinds = (MEMORY, START, LATER, PREPARED, MEMORY_AGAIN, AGAIN)
     sides: dict[str, dict[str, str]] = {}
     for row in result:
         if row["what"] in kinds:

@@ -130,7 +130,7 @@ class InferenceSession:
         *,
         prepack: Prepack = "auto",
         cache_dir: str | os.PathLike[str] | None = None,
-        prepared: bool = False,
+        prepared: bool | None = None,
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
         limits: Limits | None = None,
@@ -151,8 +151,10 @@ class InferenceSession:
                 show that only one row is multiplied with each matrix.
             cache_dir: A folder for optimised graphs, from which the next load on the CPU starts
                 (docs/howto/fast_start.md).
-            prepared: Start from the files that `prepare` wrote beside the model, if they exist and match it. Use it
-                only for your own folders: these files are not checked like models.
+            prepared: True starts from the files that `prepare` wrote beside the model, if they exist and match it. Use
+                it only for your own folders: these files are not checked like models. None and True also write the
+                optimised graph of a decoder's file beside it, without its weights, and start from that the next time
+                (docs/howto/fast_start.md). False does neither.
             external_data: Whether symbolic links to the external data of a model are followed, as in `Graph.load`.
             external_data_root: The folder that must contain the external data, as in `Graph.load`.
             limits: Limits on models other than Graphs, by default `gc.Limits()`. Loads with other limits are not

@@ -86,12 +86,12 @@ class Folder:
         self._path = path
         self._admit = admit
         self._links = links
-        self._files: dict[str, memoryview] = {}
+        self.files: dict[str, memoryview] = {}
 
     @property
     def is_used(self) -> bool:
         """True if a file was opened."""
-        return bool(self._files)
+        return bool(self.files)
 
     def content(self, location: str, tensor: str) -> memoryview:
         """Return the memory-mapped content of a file in the folder.
@@ -99,9 +99,9 @@ class Folder:
         location: a relative path with "/". Raises `UnsafePathError` for a path that leaves the folder, and for all but
         plain folders and files: symbolic links that are not allowed or leave their root, hard links, devices, FIFOs.
         """
-        content = self._files.get(location)
+        content = self.files.get(location)
         if content is None:
-            content = self._files[location] = self._open(location, tensor)
+            content = self.files[location] = self._open(location, tensor)
         return content
 
     def _open(self, location: str, tensor: str) -> memoryview:

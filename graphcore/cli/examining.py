@@ -52,7 +52,11 @@ def examine(
     plan = start.plan_direct(opened, "auto", make_scan=scan) if provider == "cpu" else f"it is lowered for {provider}"
     needs_graph = plan if isinstance(plan, str) else None
     # Signs disable optimisers of the session, which onnxruntime alone would run.
-    is_direct = needs_graph is None and not scans[0].signs and session.load(path, limits=limits, **links)._is_direct
+    is_direct = (
+        needs_graph is None
+        and not scans[0].signs
+        and session.load(path, limits=limits, prepared=False, **links)._is_direct
+    )
     if is_direct:
         lowering, stamps = LoweringReport(unchanged=scans[0].counts), _stamps([scans[0].opset], scans[0].ir_version)
     else:

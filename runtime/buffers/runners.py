@@ -26,6 +26,7 @@ class _Last(NamedTuple):
     values: of the buffers, to which the call has stored in place.
     """
 
+    session: onnxruntime.InferenceSession
     values: Mapping[str, Value]
     stored: dict[str, Value]
     binding: onnxruntime.IOBinding
@@ -39,6 +40,7 @@ class IoBindingRunner:
     """
 
     checks_shapes = True
+    keep: object = None
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class IoBindingRunner:
         later = self._later
         if later is not None and later.after_call():
             self._later = None
-        if last is not None and last.values is values:
+        if last is not None and last.values is values and last.session is self._session:
             return self._run_again(feed, last)
         binding = self._session.io_binding()
         self._feed(binding, feed)
@@ -113,7 +115,7 @@ class IoBindingRunner:
         # For bound memory the runtime returns another OrtValue, which does not keep the memory alive.
         new = [value if target is None else target for value, target in zip(outputs[count:], targets, strict=True)]
         stored = {buffer.name: value for buffer, value in zip(self._changed, new, strict=True)}
-        return results, stored, _Last(values, stored, binding) if self._stays_bound else None
+        return results, stored, _Last(self._session, values, stored, binding) if self._stays_bound else None
 
     def _run_again(self, feed: Mapping[str, Any], last: _Last) -> Stored:
         """Run on buffers that are still bound.
@@ -165,6 +167,7 @@ class ArrayRunner:
 
     checks_shapes = False
     writes_to_arrays = False
+    keep: object = None
 
     def __init__(
         self,

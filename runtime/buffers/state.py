@@ -25,6 +25,7 @@ from graphcore.runtime.ort import memory
 from graphcore.runtime.ort.transport_dtypes import unpaired
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.escaping import escaped
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -97,15 +98,27 @@ def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
     return all(old is new or (shares and old.is_static and new.is_dynamic) for old, new in pairs)
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The calls that another session of a Model runs. rows: of a call, by the sizes of its dims. least: of these calls.
+    load: loads the Model whose session also runs all others; it raises `GraphcoreError` if that is not possible."""
+
+    rows: Dim
+    least: int
+    load: Callable[[], Any]
+
+
 class Runner(Protocol):
     """Runs a session with buffers. See `runners.py`.
 
     checks_shapes: whether the runtime refuses to write another shape to bound memory. writes_to_arrays: whether a value
-    of `make_value` shares the memory of its array, so that in-place calls write there.
+    of `make_value` shares the memory of its array, so that in-place calls write there. keep: what must live as long
+    as a call of the session runs.
     """
 
     checks_shapes: bool
     writes_to_arrays: bool
+    keep: object
 
     def make_value(self, buffer: ModelBuffer, array: Array) -> Value: ...
     def read(self, buffer: ModelBuffer, value: Value) -> Array: ...
@@ -124,19 +137,32 @@ class Program:
         buffers: tuple[ModelBuffer, ...],
         runner: Runner,
         failed: Callable[[Exception, Mapping[str, Any]], RunError],
+        growth: Growth | None,
+        grow: Callable[[], None],
     ) -> None:
-        """failed: returns the error to raise for an exception of the runtime."""
+        """failed: returns the error to raise for an exception of the runtime. grow: sets the runner for `growth`."""
         self.name = name = feeds.model
         self.failed = failed
         self.feeds = feeds
         self.buffers = buffers
         self.runner = runner
+        self.growth = growth
+        self._grow = grow
         self.is_static = all(k.type.shape.is_static for k in buffers)
         self.keeps_shapes = all(k.keeps_shape or k.output is None for k in buffers)
         self.is_in_place = all(k.in_place or k.output is None for k in buffers)
         self.writes_in_place = any(k.in_place for k in buffers)
         self._unchecked = [k for k in buffers if not (k.keeps_shape and runner.checks_shapes)]
         self._feeds_by_name = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in buffers}
+
+    def runner_for(self, feed: Mapping[str, Any]) -> Runner:
+        """Return the runner of a call; from the first call with many rows on it is that of the other session."""
+        growth = self.growth
+        if growth is not None:
+            sizes = self.feeds.sizes_of(feed)
+            if not growth.rows.depends_on(sizes) or growth.rows.evaluate(sizes) >= growth.least:
+                self._grow()
+        return self.runner
 
     def of(self, name: str) -> ModelBuffer:
         """Return a buffer by name. Raises `FeedError` for an unknown name."""
@@ -217,7 +243,7 @@ class State:
             values = self._ready(feed)
             last, self._last = self._last, None
             try:
-                results, stored, last = program.runner.run(feed, values, self._spare, last)
+                results, stored, last = program.runner_for(feed).run(feed, values, self._spare, last)
                 program.check_stored(stored)
             except BaseException as error:
                 self._lost |= {k.name for k in program.buffers if k.in_place}

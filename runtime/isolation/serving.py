@@ -59,7 +59,8 @@ def _load(request: dict[str, Any], options: dict[str, Any], channel: Channel) ->
     )
     limits = Limits(**request["limits"])
     if request["kind"] == "path":
-        return session.load(request["path"], _weights(request, channel), limits=limits, **request["links"])
+        weights = _weights(request, channel)
+        return session.load(request["path"], weights, limits=limits, prepared=False, **request["links"])
     handle = channel.receive_handle()
     weights = _weights(request, channel)
     with (

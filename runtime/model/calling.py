@@ -19,7 +19,7 @@ from graphcore.ir.symbol import present
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner, Slots
-from graphcore.runtime.buffers.state import Buffers, ModelBuffer, Program, Runner, State
+from graphcore.runtime.buffers.state import Buffers, Growth, ModelBuffer, Program, Runner, State
 from graphcore.runtime.calls.batching import Batching, batching, pool_of
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
@@ -64,12 +64,13 @@ class CalledModel:
         lower: Callable[[Graph], Graph] | None = None,
         read_outputs: Callable[[], Mapping[str, Type]] | None = None,
         defaults: Mapping[str, Array | None] = MappingProxyType({}),
+        growth: Growth | None = None,
     ) -> None:
         """source: the loaded graph; None for a model in onnxruntime's own format. reload: loads another graph in the
         same way. load_full: loads the model with its graph, if the graph was not read. lower: lowers the source as for
         the session. read_outputs: of a session that runs a file without lowering: reads the types of its outputs. Such
         kernels may not support empty arrays: these run through the graph. defaults: of inputs that a call may omit, as
-        far as they were read."""
+        far as they were read. growth: the calls that need another session."""
         transport_dtypes.check(name, {**inputs, **outputs})
         if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
@@ -116,6 +117,8 @@ class CalledModel:
         self._is_direct = read_outputs is not None
         self._read_outputs = read_outputs
         self._read_model: Self | None = None
+        self._whole: Self | None = None
+        """The same model with a session for all calls, if there was a call that needed it."""
         self._uses_transport = uses_transport
         fed = {n: t.dtype.storage for n, t in inputs.items() if transport_dtypes.is_unusual(t)}
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if transport_dtypes.is_unusual(t)]
@@ -141,8 +144,26 @@ class CalledModel:
             self._runner = ArrayRunner(self._run, self._output_names, fed, unusual, buffers)
         if buffers:
             assert self._runner is not None
-            self._program = Program(self._feeds, buffers, self._runner, self._failed)
+            self._program = Program(self._feeds, buffers, self._runner, self._failed, growth, self._grow)
             self._state = State(self._program, {})
+
+    @property
+    def growth(self) -> Growth | None:
+        """The calls that need another session, which did not start yet."""
+        return None if self._program is None else self._program.growth
+
+    def _grow(self) -> None:
+        """Run all calls in the session of `_whole` from now on, if calls with many rows need it and it starts."""
+        program = self._program
+        with self._lock:
+            if program is None or program.growth is None:
+                return
+            with contextlib.suppress(GraphcoreError):  # the file or the graph was changed since
+                whole = self._whole = program.growth.load()
+                program.runner.keep = self._keep  # other threads may be in calls of the old session
+                self.session, self._keep, self._run = whole.session, whole._keep, whole._run
+                program.runner = self._runner = present(whole._runner)
+            program.growth = None
 
     @property
     def inputs(self) -> Inputs:

@@ -219,6 +219,9 @@ class Model(CalledModel):
             return model, model.session
 
         self._check_unedited("profile")
+        self._grow()
+        if self._whole is not None:
+            return self._whole.profile(*arrays, runs=runs, **named)
         return inspection.profiled(again, arrays, named, inspection.count_of("profile", self.name, runs))
 
     def placement(self) -> Placement:
@@ -227,6 +230,9 @@ class Model(CalledModel):
         Starts a second session, which reports the placement, and closes it. `print(model.placement())` shows counts,
         and the operators on the CPU.
         """
+        self._grow()
+        if self._whole is not None:
+            return self._whole.placement()
         self._read()
         self._check_unedited("placement")
         session, _keep = self._start({inspection.RECORD: "1"})

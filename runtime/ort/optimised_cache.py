@@ -20,7 +20,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -81,6 +81,8 @@ class CacheFolder:
         """Why the last entry could not be written; None if it was written."""
         self.is_whole = False
         """Whether entries have all weights, including those that only kernels read."""
+        self.refers: Callable[[Array], bool] = lambda array: True
+        """Returns True for a weight to which an entry can refer, if only kernels read it."""
         self.is_packed = False
         """Whether the entry that was used last has prepacked weights."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, identity)).encode("utf-8", "backslashreplace"))
@@ -208,6 +210,46 @@ class CacheFolder:
 
     def _path(self, key: str, kind: EntryKind) -> str:
         return os.path.join(self._folder, f"{key}.{kind}")
+
+
+class PreparedFile(CacheFolder):
+    """The entry of one model, in one file: it has no weights but those that optimisers read, and refers to the others
+    in the files of the model. Nobody is warned if it cannot be written."""
+
+    def __init__(self, path: str, parts: Iterable[object], place: Callable[[Array], object]) -> None:
+        """path: of the file. place: returns the place of a weight in the files of the model, None if it has none."""
+        super().__init__(path, parts, writes=False)  # makes no folder
+        self._writes = True
+        self.refers = lambda array: place(array) is not None
+        self.model = b""
+        """The optimised graph."""
+
+    def find(self, key: str, kind: EntryKind = "optimised") -> bytes | None:
+        """Return the data of the load, as `CacheFolder.find` does."""
+        head, _, self.model = (super().find(key, kind) or b"").partition(b"\n")
+        return head or None
+
+    def find_optimised(self, key: str) -> CachedGraph | None:
+        """Return the optimised graph that `find` read."""
+        return CachedGraph(self.model, None) if self.model else None
+
+    def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
+        """Keep the optimised graph for `CacheFolder.save`."""
+        self.model = model
+
+    @contextlib.contextmanager
+    def temporary_folder(self) -> Iterator[str]:
+        """Create a folder in which onnxruntime writes the optimised graph."""
+        import tempfile  # only the load that writes the file needs it
+
+        with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
+            yield folder
+
+    def _warn(self, error: OSError) -> None:
+        LOG.info("load: %s cannot be written: %s", self._folder, error.strerror or error)
+
+    def _path(self, key: str, kind: EntryKind) -> str:
+        return self._folder
 
 
 def _remove(folder: str) -> None:

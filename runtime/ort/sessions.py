@@ -120,11 +120,12 @@ def start(
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}
     if cache is not None:
         is_whole = cache.is_whole and _fits_beside(large.values())
-        read = large if is_whole else {name: large[name] for name in copied}
+        referred = {name: v for name, v in shared.items() if not is_whole and cache.refers(large[name])}
+        read = {name: array for name, array in large.items() if name not in referred}
         packs = is_whole and _packs(graph, read)
-        session = _start_with_cache(cache, content, options, create, {} if is_whole else shared, read, is_whole, packs)
+        session = _start_with_cache(cache, content, options, create, referred, read, is_whole, packs)
         if session is not None:
-            return session, ({}, {}) if is_whole else (large, shared)
+            return session, ({}, {}) if is_whole else (large, referred)
     try:
         return _session(content, options(), create, shared, copied), (large, shared)
     except Exception as error:

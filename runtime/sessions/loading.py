@@ -18,6 +18,7 @@ from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
 from graphcore.onnx.notes import LIMIT
+from graphcore.runtime.buffers.state import Growth
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
@@ -47,24 +48,26 @@ class LoadOptions:
     """The options of a load: see `InferenceSession.load`.
 
     links: links to a file's data that are followed. custom_ops: labels of the custom ops that the model may call.
-    defaults: names of initializers that calls override.
+    defaults: names of initializers that calls override. has_all_rows: whether one session runs all calls.
     """
 
     weights: Mapping[str, Array] = field(default_factory=dict)
     prepack: Prepack = "auto"
     cache_dir: str | os.PathLike[str] | None = None
-    prepared: bool = False
+    prepared: bool | None = None
     links: Links | None = None
     limits: Limits = USUAL
     custom_ops: Set[str] = frozenset()
     format: str | None = None
     defaults: frozenset[str] = frozenset()
+    has_all_rows: bool = False
 
 
 @dataclass(slots=True)
 class Load:
     """A load. reload: loads another graph with the usual options. warm: stores the entry of a later load. opened: the
-    file, which one loader opens and the next one reads. constants: types of those that calls may override."""
+    file, which one loader opens and the next one reads. graph: of the file, if it was read before. constants: types of
+    those that calls may override."""
 
     source: Source
     engine: Engine
@@ -72,6 +75,7 @@ class Load:
     reload: Callable[[Graph], Model]
     warm: WarmStart | None = None
     opened: Opened | None = None
+    graph: Graph | None = None
     constants: Mapping[str, Type] = field(default_factory=dict)
 
 
@@ -115,28 +119,63 @@ def load_cached(request: Load) -> Model | None:
     options, source = request.options, request.source
     if not isinstance(source, Graph) and options.limits != USUAL:
         return None
-    warm = None
+    warm: WarmStart | None = None
     if options.cache_dir is not None:
-        warm = request.warm = warm_start(request.engine, options.cache_dir)
+        warm = request.warm = warm_start(request, options.cache_dir)
     elif options.prepared and not options.weights and (folder := prepared_files.folder_of(source)) is not None:
-        warm = warm_start(request.engine, folder, writes=False)
+        warm = warm_start(request, folder, writes=False)
+    elif (path := _file_beside(request)) is not None and os.path.isfile(path):
+        warm = warm_start(request, path, is_file=True)
     if warm is None or options.weights:
         return None
     uncached = replace(request, options=replace(options, cache_dir=None, prepared=False), warm=None)
-    return warm.find(source, options.prepack, functools.partial(load, uncached), options.links)
+    return warm.find(source, options.prepack, functools.partial(load, uncached), options.links, _grown(request))
 
 
-def warm_start(engine: Engine, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
-    """Return the cache of an engine's loads in a folder."""
+def _file_beside(request: Load) -> str | None:
+    """Return the path of the `PreparedFile` of a load; None if it has none."""
+    options, source = request.options, request.source
+    is_plain = LoadOptions(prepack=options.prepack, links=options.links, has_all_rows=options.has_all_rows) == replace(
+        options, prepared=None
+    )
+    is_off = options.prepared is False or os.environ.get("GRAPHCORE_PREPARED") == "0"
+    if is_off or not is_plain or request.constants or not isinstance(source, (str, os.PathLike)):
+        return None
+    return os.fsdecode(source) + (".many_rows.prepared" if options.has_all_rows else ".prepared")
+
+
+def _grown(request: Load, graph: Graph | None = None) -> Callable[[], Model]:
+    """Return the function that loads the same model with one session for all calls. graph: if it was read."""
+    options, opened = replace(request.options, has_all_rows=True), request.opened
+    source = graph if graph is not None and isinstance(request.source, Graph) else request.source
+    whole = replace(request, source=source, options=options, warm=None, graph=graph)
+    edits = 0 if graph is None else graph.edits
+    if opened is not None:
+        opened.forget()
+
+    def grown() -> Model:
+        if (opened is not None and not opened.is_unchanged()) or (graph is not None and graph.edits != edits):
+            raise ModelError(f"load: {request.source!r:.200} was changed since it was loaded", help="load it again")
+        return load(whole)
+
+    return grown
+
+
+def warm_start(
+    request: Load, folder: str | os.PathLike[str], writes: bool = True, *, is_file: bool = False
+) -> WarmStart:
+    """Return the cache of loads like this one in a folder, or in a `PreparedFile`."""
     # imports hashlib and tempfile, which loads without a cache do not need
     from graphcore.runtime.sessions.warm_start.start import WarmStart
 
-    return WarmStart(folder, engine.starter, (engine.precision, engine.optimize), writes)
+    engine = request.engine
+    parts = engine.precision, engine.optimize, request.options.has_all_rows
+    return WarmStart(folder, engine.starter, parts, writes and not is_file, is_file)
 
 
 def load_direct(request: Load) -> Model | None:
     """Load a third-party file that runs on the CPU without lowering, without a Graph."""
-    if isinstance(request.source, Graph):
+    if isinstance(request.source, Graph) or request.graph is not None:
         return None
     from graphcore.runtime.sessions.direct import start  # takes 20 ms, and built graphs do not need it
 
@@ -167,6 +206,8 @@ def load_lowered(request: Load) -> Model:
     """Read a file into a graph if necessary, lower the graph and load it."""
     if isinstance(request.source, Graph):
         return _load_graph(request, request.source)
+    if request.graph is not None:
+        return _load_graph(request, request.graph)
     opened = request.opened
     assert opened is not None  # `load_direct` opened it
     try:
@@ -227,7 +268,10 @@ def _load_graph(request: Load, graph: Graph) -> Model:
     graph.verify()
     if request.options.weights:
         graph = with_weights(graph, request.options.weights)
-    plan = plan_load(graph, engine, request.options.prepack)
+    plan = plan_load(graph, engine, request.options.prepack, request.options.has_all_rows)
+    if plan.runs_often and request.opened is not None and (path := _file_beside(request)) is not None:
+        warm = warm_start(request, path, is_file=True)
+        warm = warm.writing(request.opened, request.options.prepack, request.options.links)
     # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
     is_cached = warm is not None and not plan.sites and plan.openvino is None
     cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None
@@ -251,6 +295,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
             plan.buffers,
             lower=again,
             defaults=graph.defaults,
+            growth=None if plan.many is None else Growth(*plan.many, _grown(request, graph)),
         )
     except ModelError as error:
         raise python_ops.undeclared(plan.lowered, error) from error.__cause__

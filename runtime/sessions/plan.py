@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,15 @@ from graphcore.ir.transform.walk import operators
 from graphcore.runtime import lowering
 from graphcore.runtime.buffers.state import ModelBuffer, model_buffers
 from graphcore.runtime.lowering import TARGETS
+from graphcore.runtime.lowering.expansion import row_switch
+from graphcore.runtime.lowering.targets.releases import on_no_processor
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import idle_among, unsafe
 from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, SessionStarter, multiplies_in_tf32, target_of
 from graphcore.runtime.ort.release import memory, runtime
+from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Type
 
 
@@ -47,9 +50,10 @@ class Engine:
         """True if only the CPU provider runs loaded models."""
         return self.starter.providers == ("CPUExecutionProvider",)
 
-    def lower(self, graph: Graph, target: TargetName | None = None) -> Graph:
-        """Return the graph lowered for a target, by default that of the session."""
-        return lowering.lower(graph, target or self.target, self.precision, runtime=runtime(), optimize=self.optimize)
+    def lower(self, graph: Graph, target: TargetName | None = None, *, for_few_rows: bool = False) -> Graph:
+        """Return the graph lowered for a target, by default that of the session. for_few_rows: with one form only."""
+        release = replace(runtime(), many_rows=on_no_processor) if for_few_rows else runtime()
+        return lowering.lower(graph, target or self.target, self.precision, runtime=release, optimize=self.optimize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class LoadPlan:
     Python's operators and outputs of unusual dtypes replaced. sites: the nodes that Python computes, which live as long
     as the session. inputs, outputs: types by name. openvino: the plan of that provider; None for others. defaults:
     provider options, which the user's override. disabled: optimisers to disable. config: attributes and entries of the
-    session's options. is_packed: whether kernels prepack weights. runs_often: whether huge pages pay.
+    session's options. is_packed: whether kernels prepack weights. runs_often: whether huge pages pay. many: the rows of
+    a call, and the number of them from which on another session runs it; None if this one runs all calls.
     """
 
     whole: Graph
@@ -77,10 +82,14 @@ class LoadPlan:
     config: dict[str, Any]
     is_packed: bool
     runs_often: bool
+    many: tuple[Dim, int] | None
 
 
-def plan_load(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
-    """Plan how an engine runs a graph. Raises `GraphError` for an operator without an implementation."""
+def plan_load(graph: Graph, engine: Engine, prepack: Prepack, has_all_rows: bool = False) -> LoadPlan:
+    """Plan how an engine runs a graph. Raises `GraphError` for an operator without an implementation.
+
+    has_all_rows: whether the session also runs the calls that would have another session.
+    """
     graph_with_buffers = exposed(graph)
     whole = lowering.inlined(lowering.resolved(graph_with_buffers, engine.target, runtime()))
     source, sites = python_ops.prepared(whole)
@@ -91,10 +100,11 @@ def plan_load(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
     provider = None
     if engine.target == "openvino":
         provider = openvino.planned(source, engine.lower, engine.precision, runtime(), has_buffers=bool(graph.buffers))
-    lowered = engine.lower(source) if provider is None else provider.lowered
-    packing = session_memory.entries(lowered, prepack)
     target = TARGETS[engine.target]
     runs_often = target.is_host and any(declared.buffer.in_place for declared in graph.buffers.values())
+    grows = runs_often and engine.is_cpu and engine.optimize == "all" and not has_all_rows
+    lowered = engine.lower(source, for_few_rows=grows) if provider is None else provider.lowered
+    packing = session_memory.entries(lowered, prepack)
     return LoadPlan(
         whole,
         source,
@@ -116,6 +126,7 @@ def plan_load(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
         _config(lowered, packing, runs_often, engine.starter),
         packing != session_memory.OFF,
         runs_often,
+        row_switch.rows_of(lowered, runtime()) if grows else None,
     )
 
 

@@ -326,6 +326,7 @@ def test_decoder_generates_the_same_from_its_entry(
 ) -> None:
     """Whether entries have weights in the order of kernels too, or not."""
     monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", from_bytes)
+    monkeypatch.setattr(sessions, "_MIN_SEPARATE_BYTES", 1)  # this decoder is small
     monkeypatch.setattr(plan, "runtime", lambda: replace(runtime(), many_rows=lambda: 224))  # on any processor
     packs = from_bytes == 0 and sessions._PACKED_IN.includes(runtime().version)
     decoder = Path(shutil.copy(decoder, tmp_path))

@@ -6,6 +6,7 @@ with it as `cache_dir`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,10 @@ class Ours:
 
     def __init__(self, job: Job) -> None:
         session = gc.InferenceSession(intra_op_num_threads=job.threads)
-        self._slots = session.load(job.path, cache_dir=job.entries or None, prepared=True).slots(job.streams)
+        if job.start == "first":
+            Path(f"{job.path}.prepared").unlink(missing_ok=True)
+        prepared = {"file": False, "prepared": True}.get(job.start)
+        self._slots = session.load(job.path, cache_dir=job.entries or None, prepared=prepared).slots(job.streams)
         self._lengths = np.array([0])
         self._first = np.array([0])
 

@@ -23,6 +23,8 @@ class Job:
     """A model to open. path: of the model's file or folder. cache: tokens of each stream. vocabulary: of prompts.
 
     exact: keep keys and values in float32, to compare numbers. entries: the folder of a cache of starts; "" for none.
+    start: of ours: "file" from the file only, "first" and "later" with what a first start writes beside it, "prepared"
+    from the folder of `InferenceSession.prepare`.
     """
 
     engine: str
@@ -33,6 +35,7 @@ class Job:
     vocabulary: int = 32_000
     exact: bool = False
     entries: str = ""
+    start: str = "file"
 
 
 class Engine(Protocol):

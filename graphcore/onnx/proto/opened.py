@@ -90,6 +90,10 @@ class Opened:
         self._bytes += size
         self.limits.check("bytes", self._bytes, f"{self.name} has {self._bytes} bytes with its data")
 
+    def files(self) -> dict[str, memoryview]:
+        """Return the content of the opened files, by their paths in the folder; "" is the model's own."""
+        return {"": self.content, **self.folder.files}
+
     def is_unchanged(self) -> bool:
         """Return True if the file is the one that was opened, by its times, size and inode."""
         return self._stamp() == self._stamp_at_open

@@ -26,7 +26,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
 from graphcore.ir.symbol import Constant, Node, Symbol, present
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.ir.transform.walk import bodies, constant_array, reads
+from graphcore.ir.transform.walk import bodies, constant_array, operators, reads
 from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
@@ -52,6 +52,14 @@ _MIN_STEP = 1e-30
 def is_wanted(graph: Graph, operators: Iterable[tuple[str, str]]) -> bool:
     """Return True if the metadata of a graph says that its products of 4 bits may take either form."""
     return graph.metadata.get(NOTE) == "int8" and _SWITCHED_OP in operators and not graph.watched
+
+
+def rows_of(graph: Graph, runtime: Runtime) -> tuple[Dim, int] | None:
+    """Return the rows of the products that a switch has, and the number of them from which on it multiplies bytes; None
+    if the lowered graph has no such products."""
+    rows = runtime.many_rows()
+    chosen = _chosen(graph) if rows is not None and is_wanted(graph, operators(graph)) else {}
+    return None if rows is None or not chosen else (_rows(next(iter(chosen.values()))), rows)
 
 
 def switched(graph: Graph, runtime: Runtime) -> Graph:

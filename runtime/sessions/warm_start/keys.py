@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.arrays.external_data import Links
+from graphcore.arrays.external_data import Folder, Links, model_bytes
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
@@ -66,11 +67,11 @@ class Source:
         """Return True if it is as it was when this was made."""
         raise NotImplementedError
 
-    def again(self) -> Model:
-        """Load it without the cache, when its graph is needed. Raises an error if it has changed."""
+    def again(self, load: Callable[[], Model] | None = None) -> Model:
+        """Load it without the cache, when its graph is needed, or by `load`. Raises an error if it has changed."""
         if not self.is_unchanged():
             raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
-        return self._load()
+        return (load or self._load)()
 
 
 def source_of(kind: Callable[..., S], *arguments: object) -> S | None:
@@ -104,6 +105,7 @@ class StampedSource(Source):
         if not isinstance(model, (str, os.PathLike)):
             raise TypeError
         self._path = os.fsdecode(model)
+        self._links = links
         super().__init__(cache, self._path, load)
         self._stamp, self.is_settled = stamp_of(self._path)
         self._files: list[tuple[str, str]] = []
@@ -118,11 +120,18 @@ class StampedSource(Source):
         self._files = [(location, stamp) for location, stamp in entry["files"]]
         return entry if self._is_unchanged_beside() else None
 
-    def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return its weights by name: none, because entries of files contain them."""
-        if names:
-            raise KeyError(names[0])
-        return {}
+    def arrays(self, places: Sequence[Any]) -> dict[str, Array]:
+        """Return weights by name, without copies, from their places: the name, the file ("" for the model's own), the
+        offset, the dtype and the shape of each. Entries that contain all weights have none. Raises `ModelError`."""
+        own = model_bytes(self._path) if places else memoryview(b"")
+        folder = Folder(os.path.dirname(os.path.abspath(self._path)), self._links)
+        result = {}
+        for name, location, offset, dtype, shape in places:
+            content = folder.content(location, name) if location else own
+            result[name] = np.frombuffer(content, DType.of(dtype).numpy, math.prod(shape), offset).reshape(shape)
+        if not self.is_unchanged():  # it was replaced before it was mapped
+            raise ModelError(f"load: {self._path} was changed while it was loaded", help="load it again")
+        return result
 
     def is_unchanged(self) -> bool:
         """Return True if the stamps of the file and of its external data have not changed."""
@@ -131,9 +140,10 @@ class StampedSource(Source):
         except OSError:
             return False
 
-    def keep(self, entry: dict[str, Any], locations: Sequence[str]) -> None:
-        """Store an entry for this file, if all files are settled. locations: of its external data."""
-        if self.key is None or not self.is_settled or entry["weights"]:
+    def keep(self, entry: dict[str, Any], locations: Sequence[str], model: bytes = b"") -> None:
+        """Store an entry for this file, if all files are settled. locations: of its external data. model: the optimised
+        graph, for a `PreparedFile`."""
+        if self.key is None or not self.is_settled or (entry["weights"] and not model):
             return
         try:
             stamps = [(location, *stamp_of(self._beside(location))) for location in locations]
@@ -141,7 +151,8 @@ class StampedSource(Source):
             return
         self._files = [(location, stamp) for location, stamp, _ in stamps]
         if all(is_settled for _, _, is_settled in stamps) and self.is_unchanged():
-            self.cache.save(self.key, json.dumps(entry | {"files": self._files}).encode(), "start")
+            content = json.dumps(entry | {"files": self._files}).encode()
+            self.cache.save(self.key, content + b"\n" + model if model else content, "start")
 
     def _is_unchanged_beside(self) -> bool:
         try:
@@ -182,14 +193,14 @@ class GraphSource(Source):
         """Return constants by name. Raises `KeyError` for an unknown name."""
         return {name: self._constants[name] for name in names}
 
-    def again(self) -> Model:
-        """Load the graph without the cache. Raises `GraphError` if nodes were inserted since."""
+    def again(self, load: Callable[[], Model] | None = None) -> Model:
+        """Load the graph without the cache, or by `load`. Raises `GraphError` if nodes were inserted since."""
         if self._graph.edits != self._edits:
             raise GraphError(
                 f"load: nodes were inserted into the graph since {self.name} was loaded",
                 help="load the graph again: this Model runs the graph as it was before",
             )
-        return self._load()
+        return (load or self._load)()
 
 
 def _parts(graph: Graph) -> Iterator[bytes | memoryview]:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import onnxruntime
@@ -23,15 +23,26 @@ from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
-from graphcore.runtime.buffers.state import ModelBuffer
+from graphcore.runtime.buffers.state import Growth, ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.optimised_cache import CacheFolder
+from graphcore.runtime.ort.memory import mapping_of, released
+from graphcore.runtime.ort.optimised_cache import CacheFolder, PreparedFile
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.runtime.sessions.warm_start.keys import GraphSource, Source, StampedSource, source_of
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.onnx.proto.opened import Opened
+
+_MIN_PREPARED_BYTES = 1 << 20
+"""The file beside a model is written for weights of at least this many bytes."""
+
+_MIN_REFERRED = 4
+"""It is not written if these are less than this many times as large as the optimised graph with all other weights."""
 
 _COMPARED_BYTES = 1 << 24
 """Weights are compared in pieces of this many bytes."""
@@ -41,10 +52,19 @@ class WarmStart:
     """A load with a folder of cache entries: finds the Model of an earlier load, or stores an entry for later loads."""
 
     def __init__(
-        self, folder: str | os.PathLike[str], starter: SessionStarter, lowering: Sequence[object], writes: bool = True
+        self,
+        folder: str | os.PathLike[str],
+        starter: SessionStarter,
+        lowering: Sequence[object],
+        writes: bool = True,
+        is_file: bool = False,
     ) -> None:
-        """lowering: options of lowering besides the target. writes: False to only read the folder."""
+        """lowering: options of lowering besides the target. writes: False to only read the folder. is_file: whether it
+        is a `PreparedFile`, which is found by the stamps of the model's files, and not by a digest of their content,
+        which is known to whoever made them."""
         self._folder = folder
+        self._is_file = is_file
+        self.opened: Opened | None = None
         self._writes = writes
         self._starter = starter
         self._lowering = lowering
@@ -67,25 +87,31 @@ class WarmStart:
             )
         options = starter.entries()
         key_parts = starter.providers, starter.provider_options, *self._lowering, options, *parts
-        cache = CacheFolder(self._folder, key_parts, self._writes)
-        cache.is_whole = self._stamped is not None
+        if self._is_file:
+            cache: CacheFolder = PreparedFile(os.fsdecode(self._folder), key_parts, self._place)
+        else:
+            cache = CacheFolder(self._folder, key_parts, self._writes)
+            cache.is_whole = self._stamped is not None
         return cache if starter.providers == ("CPUExecutionProvider",) else None
 
-    def find(self, model: object, prepack: str, load: Callable[[], Model], links: Links | None = None) -> Model | None:
+    def find(
+        self, model: object, prepack: str, load: Callable[[], Model], links: Links | None, grow: Callable[[], Model]
+    ) -> Model | None:
         """Return the Model of an earlier load; None if there was none, or the model cannot be identified.
 
-        load: loads the model without a cache. links: links to its data that may be followed. Raises as `cache`.
+        load: loads the model without a cache. links: links to its data that may be followed. grow: loads the model
+        with a session for all calls. Raises as `cache`.
         """
         cache = self.cache(prepack, code())
         if cache is None:
             return None
         if isinstance(model, Graph):
             self._source = source_of(GraphSource, cache, model, load)
-            return None if self._source is None else started(self._source, self._starter)
+            return None if self._source is None else started(self._source, self._starter, grow)
         self._stamped = source_of(StampedSource, cache, model, load, links)
         if self._stamped is not None:
-            cached = started(self._stamped, self._starter)
-            if cached is not None:
+            cached = started(self._stamped, self._starter, grow)
+            if cached is not None or self._is_file:
                 return cached
         # imports onnx, which takes as long as starting a small Graph from its entry
         from graphcore.runtime.sessions.warm_start import files
@@ -94,70 +120,112 @@ class WarmStart:
         if file is None:
             return None
         self._locations = file.locations
-        cached = started(file, self._starter)
+        cached = started(file, self._starter, grow)
         if cached is not None and self._stamped is not None:
             with contextlib.suppress(Exception):  # the file may have changed since it was read
                 self._stamped.keep(file.entry() or {}, file.locations)
         return cached
 
+    def writing(self, opened: Opened, prepack: str, links: Links | None) -> Self | None:
+        """Return this to write its `PreparedFile`; None if that is not possible. opened: the model that was read."""
+        cache, self.opened = self.cache(prepack, code()), opened
+        self._stamped = None if cache is None else source_of(StampedSource, cache, opened.path, lambda: None, links)
+        folder = os.path.dirname(os.path.abspath(self._folder))
+        is_settled = self._stamped is not None and self._stamped.is_settled
+        return self if is_settled and os.access(folder, os.W_OK) else None
+
+    def _place(self, array: Array) -> tuple[str, int] | None:
+        """Return the file of the model with the content of an array, and its offset; None if it is in none."""
+        mapping = mapping_of(array)
+        for location, content in self.opened.files().items() if mapping is not None and self.opened else ():
+            if content.obj is mapping:
+                return location, array.ctypes.data - np.frombuffer(content, np.uint8).ctypes.data
+        return None
+
     def keep(self, model: Model, cache: CacheFolder, packing: Mapping[str, str]) -> None:
         """Store an entry for later loads, if it can describe the model. cache: has the optimised graph of the model."""
-        source = self._source
-        types = (*model._types[0].values(), *model._types[1].values())
-        plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
-        if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
+        source, references = self._source, cast(Any, model._keep)
+        (large, shared), _ = references
+        weights: dict[str, Array] = {name: large[name] for name in shared}
+        if isinstance(cache, PreparedFile):
+            self._keep_beside(model, cache, packing, weights)
             return
-        if model._uses_transport or source.name != model.name or not all(map(_is_small, model._model_buffers)):
+        if source is None or source.key is None or not source.is_settled or source.name != model.name:
             return
         if self._stamped is not None and not self._stamped.is_unchanged():  # the file changed after it was read
             return
-        references: Any = model._keep
-        (large, shared), _ = references
-        weights: dict[str, Array] = {name: large[name] for name in shared}
         try:
             originals = source.arrays([*weights])
         except (GraphcoreError, KeyError):  # lowering created some of them
             return
-        if not all(_is_same(originals[name], array) for name, array in weights.items()):
+        entry = self._entry(model, cache, packing, [*weights])
+        if entry is None or not all(_is_same(originals[name], array) for name, array in weights.items()):
             return
-        entry = {
-            "name": model.name,
-            "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
-            "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
-            "weights": [*weights],
-            "defaults": [*model._input_defaults],
-            "optimised": cache.used,
-            "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
-            "packing": packing,
-            # Memory-mapped weights are not collapsed into huge pages: see `huge_pages`.
-            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers)
-            and not cache.is_packed,
-        }
         source.cache.save(source.key, json.dumps(entry).encode(), "start")
         if self._stamped is not None:
             self._stamped.keep(entry, self._locations)
 
+    def _entry(
+        self, model: Model, cache: CacheFolder, packing: Mapping[str, str], weights: Sequence[object]
+    ) -> dict[str, Any] | None:
+        """Return the entry of a model, None if there is none that can describe it. weights: that are not in `cache`."""
+        types = (*model._types[0].values(), *model._types[1].values())
+        plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
+        if cache.used is None or not plain or model._uses_transport or not all(map(_is_small, model._model_buffers)):
+            return None
+        return {
+            "name": model.name,
+            "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
+            "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
+            "weights": weights,
+            "defaults": [*model._input_defaults],
+            "optimised": cache.used,
+            "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
+            "packing": packing,
+            "many": None if (growth := model.growth) is None else [str(growth.rows), growth.least],
+            # Memory-mapped weights are not collapsed into huge pages: see `huge_pages`.
+            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers)
+            and not cache.is_packed,
+        }
 
-def started(source: Source, starter: SessionStarter) -> Model | None:
+    def _keep_beside(
+        self, model: Model, cache: PreparedFile, packing: Mapping[str, str], weights: Mapping[str, Array]
+    ) -> None:
+        """Write the file of a model whose weights are in its own files but for a few."""
+        size, source, opened = sum(array.nbytes for array in weights.values()), self._stamped, self.opened
+        if source is None or opened is None or size < max(_MIN_PREPARED_BYTES, _MIN_REFERRED * len(cache.model)):
+            return
+        places = [
+            (name, *cast(Any, self._place(array)), DType.of(array.dtype).name, array.shape)
+            for name, array in weights.items()
+        ]
+        entry = self._entry(model, cache, packing, places)
+        if entry is not None and opened.is_unchanged():
+            source.keep(entry, [location for location in opened.files() if location], cache.model)
+
+
+def started(source: Source, starter: SessionStarter, grow: Callable[[], Model]) -> Model | None:
     """Return the Model of a source from its cache entry; None if the source must be loaded again."""
     try:
         entry = source.entry()
         optimised = None if entry is None else source.cache.find_optimised(entry["optimised"])
         if entry is None or optimised is None:
             return None
+        many = entry["many"]
         weights = source.arrays(entry["weights"])
         shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in weights.items()}
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             if more:
                 return source.again()._start(more)
-            session = sessions.start_optimised(
-                optimised,
-                starter.options(entry["packing"]),
-                # No optimiser runs, so that none is disabled.
-                lambda model, options: starter.create(model, options, (), runs_often=entry["in large pages"]),
-                shared,
-            )
+            with released(weights.values()):
+                session = sessions.start_optimised(
+                    optimised,
+                    starter.options(entry["packing"]),
+                    # No optimiser runs, so that none is disabled.
+                    lambda model, options: starter.create(model, options, (), runs_often=entry["in large pages"]),
+                    shared,
+                )
             require_started(session, starter.providers, starter.selection)
             return session, (weights, shared)
 
@@ -169,6 +237,7 @@ def started(source: Source, starter: SessionStarter) -> Model | None:
             buffers=tuple(map(_buffer_from_json, entry["buffers"])),
             load_full=source.again,
             defaults=dict.fromkeys(entry["defaults"]),
+            growth=None if many is None else Growth(Dim(many[0]), many[1], lambda: source.again(grow)),
         )
     except Exception:  # any fault of the entry
         return None
