@@ -4,7 +4,7 @@ An entry is named by a digest of everything that determines the optimised graph:
 weights that optimisers read, options, providers and versions. Optimisers choose layouts for the features of the
 processor, so these count too. Weights of a Graph that only kernels read are not in the entry: the session gets them by
 reference.
-Weights of a file are in a memory-mapped file beside its entry, prepacked where that pays.
+Weights of a file are in a memory-mapped file beside its entry.
 """
 
 from __future__ import annotations
@@ -83,8 +83,6 @@ class CacheFolder:
         """Whether entries have all weights, including those that only kernels read."""
         self.refers: Callable[[Array], bool] = lambda array: True
         """Returns True for a weight to which an entry can refer, if only kernels read it."""
-        self.is_packed = False
-        """Whether the entry that was used last has prepacked weights."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, identity)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:

@@ -73,16 +73,6 @@ more."""
 _MAX_STORED_BYTES = 4 << 30
 """Entries store weights of up to this many bytes."""
 
-_PACKED = frozenset({"MatMulNBits"})
-"""Operators whose prepacked weights are stored too. Measured with 100 million weights of 4 bits: a start takes 0.8 of
-the time, and a step is as fast; with 2.5 million a start takes 1.1, and other kernels gain nothing."""
-
-_MIN_PACKED_BYTES = 1 << 25
-"""Prepacked weights are stored from this many bytes on."""
-
-_PACKED_IN = ReleaseRange("1.32.0", "1.32.0")
-"""The releases that start from prepacked weights. 1.31.1 ends the process."""
-
 _EMPTY = "py.typed"
 """An empty file of the package. Creating one takes a millisecond, and much longer if the disk is busy."""
 
@@ -122,8 +112,7 @@ def start(
         is_whole = cache.is_whole and _fits_beside(large.values())
         referred = {name: v for name, v in shared.items() if not is_whole and cache.refers(large[name])}
         read = {name: array for name, array in large.items() if name not in referred}
-        packs = is_whole and _packs(graph, read)
-        session = _start_with_cache(cache, content, options, create, referred, read, is_whole, packs)
+        session = _start_with_cache(cache, content, options, create, referred, read, is_whole)
         if session is not None:
             return session, ({}, {}) if is_whole else (large, referred)
     try:
@@ -152,16 +141,6 @@ def _fits_beside(arrays: Iterable[Array]) -> bool:
     )
 
 
-def _packs(graph: Graph, read: Mapping[str, Array]) -> bool:
-    """Return True if it pays to store prepacked weights too."""
-    large = sum(array.nbytes for array in read.values()) >= _MIN_PACKED_BYTES
-    return (
-        large
-        and _PACKED_IN.includes(runtime().version)
-        and not _PACKED.isdisjoint(node.op_type for node in graph.nodes)
-    )
-
-
 def _start_with_cache(
     cache: CacheFolder,
     content: bytes,
@@ -170,12 +149,11 @@ def _start_with_cache(
     shared: Mapping[str, onnxruntime.OrtValue],
     read: Mapping[str, Array],
     is_whole: bool,
-    packs: bool,
 ) -> onnxruntime.InferenceSession | None:
     """Return a session of a model's cache entry, which is written if it is missing; None if it cannot be cached.
 
     shared: the weights that are not in the entry. read: the others, which the entry has. is_whole: whether these are
-    all weights. packs: whether the entry also has them prepacked.
+    all weights.
     """
     if not is_whole and sum(array.nbytes for array in read.values()) > LIMIT // 2:  # larger than protobuf allows
         return None
@@ -186,17 +164,17 @@ def _start_with_cache(
     if optimised is not None:
         with contextlib.suppress(Exception):  # the graph is optimised again, which also raises any other error again
             session = start_optimised(optimised, options(), create, shared)
-            cache.used, cache.is_packed = key, packs
+            cache.used = key
             return session
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in read.items()}
     is_beside = is_whole and sum(array.nbytes for array in read.values()) >= _MIN_SEPARATE_BYTES
     try:
         with cache.temporary_folder() as folder:
-            written = _OptimisedFiles(folder, cache.weights_file(key) if is_beside else None, packs)
+            written = _OptimisedFiles(folder, cache.weights_file(key) if is_beside else None)
             session = _session(content, options(), create, shared, copied, written)
             with open(os.path.join(folder, _OPTIMISED), "rb") as file:
                 cache.save_optimised(key, file.read(), written.weights)
-            cache.used, cache.is_packed = key, packs
+            cache.used = key
             return session
     except Exception:  # a start without the cache raises any other error again
         cache.warn_if_unwritable(len(content))
@@ -224,12 +202,11 @@ _OPTIMISED = "optimised.onnx"
 class _OptimisedFiles:
     """The files to which onnxruntime writes an optimised graph, without the shared weights.
 
-    file: of the weights; None if they are in the graph. packs: whether it also has the prepacked weights.
+    file: of the weights; None if they are in the graph.
     """
 
     folder: str
     file: str | None
-    packs: bool
 
     @property
     def weights(self) -> str | None:
@@ -244,8 +221,6 @@ class _OptimisedFiles:
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", self.file)
             least = "session.optimized_model_external_initializers_min_size_in_bytes"
             options.add_session_config_entry(least, str(_MIN_REFERENCED_BYTES))
-        if self.file is not None and self.packs:
-            options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
 
 
 def _session(

@@ -183,9 +183,7 @@ class WarmStart:
             "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
             "many": None if (growth := model.growth) is None else [str(growth.rows), growth.least],
-            # Memory-mapped weights are not collapsed into huge pages: see `huge_pages`.
-            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers)
-            and not cache.is_packed,
+            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers),
         }
 
     def _keep_beside(
