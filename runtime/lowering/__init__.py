@@ -12,14 +12,16 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.support.lazy import attributes
 
 if TYPE_CHECKING:
+    from graphcore.runtime.lowering.expansion.row_switch import rows_of
     from graphcore.runtime.lowering.functions import inlined, resolved
     from graphcore.runtime.lowering.pipeline import lower
 else:  # a model that is lowered already needs only the targets
-    __getattr__ = attributes(__name__, {"inlined": "functions", "lower": "pipeline", "resolved": "functions"})
+    homes = {"inlined": "functions", "lower": "pipeline", "resolved": "functions", "rows_of": "expansion.row_switch"}
+    __getattr__ = attributes(__name__, homes)
 
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 """The values of `optimize`."""
 
 
-__all__ = ["LEVELS", "PRECISIONS", "TARGETS", "inlined", "lower", "resolved"]
+__all__ = ["LEVELS", "PRECISIONS", "TARGETS", "inlined", "lower", "resolved", "rows_of"]

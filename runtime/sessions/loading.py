@@ -23,9 +23,8 @@ from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import unsafe
 from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
-from graphcore.runtime.sessions.plan import Engine, LoadPlan, plan_load, with_weights
+from graphcore.runtime.sessions.plan import Engine, LoadPlan, optimisers, plan_load, with_weights
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import Type
@@ -336,7 +335,7 @@ def _start_openvino(plan: LoadPlan, provider: openvino.Plan, engine: Engine) -> 
             graph,
             lambda: python_ops.options(starter.options(more), graph, starter.libraries),
             lambda model, options: starter.create(
-                model, options, (*SLOWER, *unsafe(graph, operators(graph))), defaults, providers=providers
+                model, options, (*SLOWER, *optimisers.unsafe(graph, operators(graph))), defaults, providers=providers
             ),
         )
         require_started(started[0], providers)

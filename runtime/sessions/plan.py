@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,16 +20,20 @@ from graphcore.ir.transform.walk import operators
 from graphcore.runtime import lowering
 from graphcore.runtime.buffers.state import ModelBuffer, model_buffers
 from graphcore.runtime.lowering import TARGETS
-from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.lowering.targets.releases import on_no_processor
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import idle_among, unsafe
 from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, SessionStarter, multiplies_in_tf32, target_of
 from graphcore.runtime.ort.release import memory, runtime
+from graphcore.support.lazy import Lazy
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.ort import optimisers
+else:  # a model that was optimised before needs none
+    optimisers = Lazy("graphcore.runtime.ort.optimisers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def plan_load(graph: Graph, engine: Engine, prepack: Prepack, has_all_rows: bool
         _config(lowered, packing, runs_often, engine.starter),
         packing != session_memory.OFF,
         runs_often,
-        row_switch.rows_of(lowered, runtime()) if grows else None,
+        lowering.rows_of(lowered, runtime()) if grows else None,
     )
 
 
@@ -145,7 +149,8 @@ def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
     constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
     slow = sessions.quadratic(len(constants), lambda: sessions.different(constants))
     op_types = operators(lowered)
-    return (*SLOWER, *slow, *unsafe(lowered, op_types), *(idle_among(op_types) if engine.is_cpu else ()))
+    idle = optimisers.idle_among(op_types) if engine.is_cpu else ()
+    return (*SLOWER, *slow, *optimisers.unsafe(lowered, op_types), *idle)
 
 
 def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: SessionStarter) -> dict[str, Any]:
