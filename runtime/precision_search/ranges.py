@@ -13,8 +13,8 @@ from graphcore.arrays.casting import Array, cast_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.pickling import copied
-from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.precision_search.trials import Assignment, Trials, is_wide
+from graphcore.ir.transform.walk import bodies, constant_array, walk
+from graphcore.runtime.precision_search.trials import Assignment, Trials, is_float, is_wide
 from graphcore.types.dtypes import DType
 
 _SUMS = frozenset({"Add", "Mean", "ReduceMean", "ReduceSum", "Sub", "Sum", "SumOfTerms"})
@@ -120,20 +120,48 @@ def _reason(nodes: Iterable[Node], ranges: Mapping[int, _Range], dtype: DType) -
 
 
 def evidence(trials: Trials, assignment: Assignment) -> list[str]:
-    """Return for each unit "proved" if bounds show that nothing overflows in its dtype, "measured", or "" if wide."""
-    proved = {
-        dtype: _proved(trials.graph, trials, dtype) for dtype in {p.dtype for p in assignment if p.dtype is not None}
+    """Return for each unit "proved" if nothing in it can overflow, "measured" if nothing does, "" if it is wide."""
+    proved = _proved(trials, assignment)
+    return [
+        "" if precision.dtype is None else "proved" if proved.issuperset(map(id, unit.nodes)) else "measured"
+        for unit, precision in zip(trials.units, assignment, strict=True)
+    ]
+
+
+def _proved(trials: Trials, assignment: Assignment) -> set[int]:
+    """Return the ids of the nodes of which no value can overflow, for inputs within the ranges of the samples.
+
+    Bounds are those of weights of floats: nodes from the first quantised weight on have no proof.
+    """
+    graph = trials.narrow(assignment)
+    pairs = [*zip(_computing(trials.graph), _computing(graph), strict=False)]
+    bounds_of = getattr(graph, "bounds", None)
+    if bounds_of is None or any(old.op_type != new.op_type for old, new in pairs):
+        return set()
+    inputs: dict[str, tuple[float, float]] = {}
+    for name, array in (pair for feeds in trials.feeds() for pair in feeds.items()):
+        numbers = np.asarray(array)
+        if numbers.size and numbers.dtype.kind not in "OUSc":
+            low, high = inputs.get(name, (math.inf, -math.inf))
+            inputs[name] = min(low, float(numbers.min())), max(high, float(numbers.max()))
+    bounds = bounds_of(inputs, dims=trials.dims())
+    quantized = {id(node) for unit, p in zip(trials.units, assignment, strict=True) if p.scheme for node in unit.nodes}
+    reached: set[int] = set()
+    for node in trials.graph.nodes:
+        inner = [id(each) for each in (node, *(each for body in bodies(node) for each in walk(body)))]
+        if not quantized.isdisjoint(inner):
+            break
+        reached.update(inner)
+    return {
+        id(old)
+        for old, new in pairs
+        if id(old) in reached
+        and all(
+            bounds.proves(s, s.dtype).no_overflow for s in (*new.inputs, *new.outputs) if s is not None and is_float(s)
+        )
     }
-    result = []
-    for unit, precision in zip(trials.units, assignment, strict=True):
-        if precision.dtype is None:
-            result.append("")
-            continue
-        floats = [s for node in unit.nodes for s in node.outputs if is_wide(s)]
-        result.append("proved" if all(id(s) in proved[precision.dtype] for s in floats) else "measured")
-    return result
 
 
-def _proved(graph: Graph, trials: Trials, dtype: DType) -> set[int]:
-    """Return the ids of the values that cannot overflow in a dtype for inputs within the ranges of the samples."""
-    return set()
+def _computing(graph: Graph) -> list[Node]:
+    """Return the nodes of a graph that conversions of dtypes neither add nor remove, in order."""
+    return [node for node in walk(graph) if node.op_type not in ("Cast", "Identity")]

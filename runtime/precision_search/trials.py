@@ -7,7 +7,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -189,15 +189,35 @@ class Trials:
 
     def build(self, assignment: Assignment) -> Graph:
         """Return the graph of an assignment."""
-        pairs = [*zip(self.units, assignment, strict=True)]
-        dtypes = {id(node): p.dtype for unit, p in pairs if p.dtype is not None for node in unit.nodes}
-        graph = narrowed(self.graph, dtypes, self.options.keep, self._arrays)
-        schemes = {i: p.scheme for unit, p in pairs if p.scheme for i in unit.weights}
+        graph = self.narrow(assignment)
+        pairs = zip(self.units, assignment, strict=True)
+        schemes = {i: precision.scheme for unit, precision in pairs if precision.scheme for i in unit.weights}
         if schemes:
             graph = self._quantized(graph, schemes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
             return graph if self.options.io_dtype is None else with_io_dtype(graph, self.options.io_dtype)
+
+    def narrow(self, assignment: Assignment) -> Graph:
+        """Return the graph of an assignment, without its schemes."""
+        pairs = zip(self.units, assignment, strict=True)
+        dtypes = {id(node): p.dtype for unit, p in pairs if p.dtype is not None for node in unit.nodes}
+        return narrowed(self.graph, dtypes, self.options.keep, self._arrays)
+
+    def feeds(self) -> list[dict[str, Any]]:
+        """Return the samples by the names of inputs."""
+        names = [symbol.name for symbol in self.graph.inputs]
+        return [{**dict(zip(names, arrays, strict=False)), **named} for arrays, named in self.runs]
+
+    def dims(self) -> dict[str, int]:
+        """Return the largest size of each named dim in the samples."""
+        types = {s.name: s.type for s in self.graph.inputs if isinstance(s.type, TensorType) and s.type.shape.is_ranked}
+        sizes: dict[str, int] = {}
+        for name, array in (pair for feeds in self.feeds() for pair in feeds.items() if pair[0] in types):
+            for dim, size in zip(types[name].shape, np.shape(array), strict=False):
+                if dim.name:
+                    sizes[dim.name] = max(size, sizes.get(dim.name, 0))
+        return sizes
 
     def _quantized(self, graph: Graph, schemes: Mapping[int, str]) -> Graph:
         """Return a narrowed graph with encoded weights, which are encoded from float32 once for all trials."""
@@ -222,7 +242,7 @@ class Trials:
             outputs, seconds = self._run(graph, self.options.io_dtype)
             size = sizes(graph).bytes
             cost = {"bytes": size, "time": seconds}
-            chosen = cost[self.options.cost] if self.options.cost in cost else _weighted_flops(graph, self.runs[0])
+            chosen = cost[self.options.cost] if self.options.cost in cost else _weighted_flops(graph, self.dims())
             trial = self.stored[key] = Trial(self._error(outputs), size, chosen)
             self.count += 1
             if self.options.path is not None:
@@ -245,7 +265,7 @@ class Trials:
 
     def _floats(self, outputs: Outputs) -> list[Array]:
         """Return the numbers of each output of floats over all samples."""
-        places = [i for i, symbol in enumerate(self.graph.outputs) if _is_float(symbol)]
+        places = [i for i, symbol in enumerate(self.graph.outputs) if is_float(symbol)]
         return [np.concatenate([np.asarray(run[i], np.float64).reshape(-1) for run in outputs]) for i in places]
 
     def _error(self, outputs: Outputs) -> float:
@@ -277,7 +297,7 @@ class Trials:
         return digest.hexdigest()
 
 
-def _is_float(symbol: Symbol | None) -> bool:
+def is_float(symbol: Symbol | None) -> bool:
     return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype.is_float
 
 
@@ -286,16 +306,12 @@ def _cast(array: Any, dtype: DType | None) -> Any:
     return array if dtype is None or value.dtype != np.float32 else value.astype(dtype.numpy)
 
 
-def _weighted_flops(graph: Graph, run: tuple[Sequence[Any], Mapping[str, Any]]) -> float:
-    """Return the operations of a graph for a sample, each counted by the width of its node's floats over 32 bits."""
-    feeds = {**dict(zip((s.name for s in graph.inputs), run[0], strict=False)), **run[1]}
-    types = {s.name: s.type for s in graph.inputs if isinstance(s.type, TensorType) and s.type.shape.is_ranked}
-    pairs = [pair for name, t in types.items() for pair in zip(t.shape, np.shape(feeds.get(name, ())), strict=False)]
-    dims = {dim.name: size for dim, size in pairs if dim.name}
+def _weighted_flops(graph: Graph, dims: Mapping[str, int]) -> float:
+    """Return the operations of a graph, each counted by the width of its node's floats over 32 bits."""
     total = 0.0
     for part in nested(graph):
         for entry in flops(part, dims).nodes:
-            floats = (present(s) for s in (*entry.node.outputs, *entry.node.inputs) if _is_float(s))
+            floats = (present(s) for s in (*entry.node.outputs, *entry.node.inputs) if is_float(s))
             if entry.flops is not None and entry.flops.value is not None and not bodies(entry.node):
                 total += entry.flops.value * next((s.dtype.bits for s in floats), 32) / 32
     return total

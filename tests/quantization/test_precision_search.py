@@ -116,6 +116,18 @@ def test_faults_are_named_with_their_ranges() -> None:
     assert by_layer["first"].range == "measured"
 
 
+@pytest.mark.skipif(not hasattr(Graph("g"), "bounds"), reason="needs Graph.bounds")
+def test_ranges_are_proved_by_bounds() -> None:
+    feeds = samples(4, 32)
+    result = gc.mixed_precision(planted(), feeds, max_error=1e-2, dtypes=FLOATS)
+    ranges = {row.layer: row.range for row in result.report}
+    # The sums of the magnitudes of w1, times those of x, are far below 65504; a logarithm of 0 is not excluded.
+    assert (ranges["first"], ranges["large"], ranges["close"]) == ("proved", "measured", "")
+    quantized = gc.mixed_precision(planted(), feeds, max_error=1e-1)
+    assert rows(quantized)["first"].weights  # its weights are not those that bounds know
+    assert "proved" not in {row.range for row in quantized.report}
+
+
 def test_another_dtype_of_floats_takes_what_the_first_cannot() -> None:
     result = gc.mixed_precision(planted(), samples(4, 32), max_error=5e-3, dtypes=FLOATS)
     by_layer = rows(result)
