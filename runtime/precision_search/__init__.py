@@ -202,9 +202,9 @@ class _Search:
 
 def _described(trials: Trials, final: Assignment, max_error: float, floats: Sequence[DType]) -> MixedPrecision:
     """Return the result for an assignment, with the error of each layer alone."""
-    wide, total = trials.measure(trials.wide), trials.measure(final)
+    total = trials.measure(final)
     stays = reasons(trials, [u for u, p in enumerate(final) if p.dtype not in floats[:1]], floats[0]) if floats else {}
-    ranges, sizes = evidence(trials, final), trials.bytes_before()
+    ranges, sizes = evidence(trials, final), trials.bytes_of_units(final)
     rows = []
     for u, (unit, precision) in enumerate(zip(trials.units, final, strict=True)):
         tried = Precision(floats[0]) if precision == WIDE and floats else precision
@@ -215,14 +215,13 @@ def _described(trials: Trials, final: Assignment, max_error: float, floats: Sequ
                 tuple(dict.fromkeys(node.op_type for node in unit.nodes)),
                 str(precision.dtype or DType.float32),
                 precision.scheme,
-                sizes[u],
-                sizes[u] if precision == WIDE else sizes[u] + alone.bytes - wide.bytes,
+                *sizes[u],
                 alone.error,
                 stays.get(u, ""),
                 ranges[u],
             )
         )
-    met, curve = total.error <= max_error, pareto((t.error, t.cost) for t in trials.stored.values())
+    met, curve = total.error <= max_error, pareto(trials.stored.values())
     return MixedPrecision(trials.build(final), met, total.error, max_error, tuple(rows), curve, trials.count)
 
 

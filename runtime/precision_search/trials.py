@@ -59,10 +59,9 @@ Assignment: TypeAlias = "tuple[Precision, ...]"
 
 
 class Trial(NamedTuple):
-    """The error of an assignment, the bytes of its weights, and its cost."""
+    """The error of an assignment, and its cost."""
 
     error: float
-    bytes: int
     cost: float
 
 
@@ -174,18 +173,35 @@ class Trials:
         chosen = self._plans[scheme].chosen
         return any(id(c.node) in chosen and not self.options.keep.has_value(c.weight.root) for c in own)
 
-    def bytes_before(self) -> list[int]:
-        """Return the bytes of the constants that each unit reads. A constant counts in the unit that reads it first."""
-        first: dict[int, tuple[Symbol, int]] = {}
-        for number, unit in enumerate(self.units):
+    def bytes_of_units(self, assignment: Assignment) -> list[tuple[int, int]]:
+        """Return the bytes of the constants of each unit before and after, each in the unit that reads it first."""
+        result = [[0, 0] for _ in self.units]
+        first: dict[int, int] = {}
+        forms: set[tuple[int, object]] = set()
+        for number, (unit, precision) in enumerate(zip(self.units, assignment, strict=True)):
+            chosen = self._plans[precision.scheme].chosen if precision.scheme else {}
+            encoded = {
+                id(node): chosen[id(c.node)][1]
+                for c in (self._candidates[i] for i in unit.weights)
+                if id(c.node) in chosen
+                for node in (c.node, *c.weight.through)
+            }
             for node in unit.nodes:
-                for symbol in filter(is_wide, node.inputs):
-                    root = root_of(present(symbol))
-                    first.setdefault(id(root), (root, number))
-        result = [0] * len(self.units)
-        for symbol, number in first.values():
-            result[number] += bytes_of(symbol) if isinstance(symbol.producer, Constant) else 0
-        return result
+                for root in (root_of(present(s)) for s in node.inputs if is_wide(s)):
+                    if not isinstance(root.producer, Constant):
+                        continue
+                    if id(root) not in first:
+                        first[id(root)] = number
+                        result[number][0] += bytes_of(root)
+                    own = encoded.get(id(node))
+                    form: object = precision.dtype
+                    size = bytes_of(root) * (precision.dtype or DType.float32).bits // 32
+                    if own is not None and own.root is root:
+                        form, size = (precision.scheme, own.key), own.tensor.nbytes
+                    if (id(root), form) not in forms:
+                        forms.add((id(root), form))
+                        result[first[id(root)]][1] += size
+        return [(before, after) for before, after in result]
 
     def build(self, assignment: Assignment) -> Graph:
         """Return the graph of an assignment."""
@@ -240,10 +256,10 @@ class Trials:
         if trial is None:
             graph = self.build(assignment)
             outputs, seconds = self._run(graph, self.options.io_dtype)
-            size = sizes(graph).bytes
-            cost = {"bytes": size, "time": seconds}
-            chosen = cost[self.options.cost] if self.options.cost in cost else _weighted_flops(graph, self.dims())
-            trial = self.stored[key] = Trial(self._error(outputs), size, chosen)
+            cost = seconds
+            if self.options.cost != "time":
+                cost = sizes(graph).bytes if self.options.cost == "bytes" else _weighted_flops(graph, self.dims())
+            trial = self.stored[key] = Trial(self._error(outputs), cost)
             self.count += 1
             if self.options.path is not None:
                 _write(self.options.path, self._files)
@@ -344,7 +360,7 @@ def _read(path: str) -> dict[str, dict[str, Trial]]:
         with open(path, encoding="utf-8") as file:
             stored = json.load(file)
         return {
-            digest: {key: Trial(float(error), int(size), float(cost)) for key, (error, size, cost) in trials.items()}
+            digest: {key: Trial(float(error), float(cost)) for key, (error, cost) in trials.items()}
             for digest, trials in stored.items()
         }
     except FileNotFoundError:
@@ -357,7 +373,7 @@ def _read(path: str) -> dict[str, dict[str, Trial]]:
 
 
 def _write(path: str, stored: Mapping[str, Mapping[str, Trial]]) -> None:
-    searches = {digest: {k: (str(t.error), t.bytes, t.cost) for k, t in ts.items()} for digest, ts in stored.items()}
+    searches = {digest: {k: (str(t.error), t.cost) for k, t in ts.items()} for digest, ts in stored.items()}
     write_text(path, json.dumps(searches))
 
 

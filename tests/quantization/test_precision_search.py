@@ -183,6 +183,21 @@ def test_the_bytes_of_rows_are_those_of_the_graph() -> None:
         assert sum(row.after for row in result.report) == sum(array.nbytes for array in arrays)
 
 
+def test_shared_weights_count_once_in_each_form() -> None:
+    graph = Graph("tied", {"x": TensorType(D, ["n", 32])})
+    x, w = graph[0], weight(graph, "w", 32, 32)
+    for i in range(3):
+        with graph.layer(f"layer{i}"):
+            x = ops.tanh(x @ w) if i != 1 else ops.log(ops.exp(x @ w) * 1e6)
+    graph.output(y=x)
+    for dtypes, forms in ((["float16"], {"float16", "float32"}), (["float16", "int8"], {"", "int8"})):
+        result = gc.mixed_precision(graph, samples(4, 32), max_error=2e-3 if len(dtypes) == 1 else 3e-2, dtypes=dtypes)
+        assert {row.dtype if len(dtypes) == 1 else row.weights for row in result.report} <= {*forms, "float32"}
+        arrays = [s.producer.array for s in result.graph.symbols if isinstance(s.producer, Constant)]
+        assert sum(row.after for row in result.report) == sum(array.nbytes for array in arrays)
+        assert [row.before for row in result.report if row.before > 8] == [4096]
+
+
 def test_a_budget_that_nothing_meets_gives_the_best() -> None:
     graph, feeds = perceptron(), samples(4, 32)
     result = gc.mixed_precision(graph, feeds, max_error=0.1, metric=lambda expected, outputs: 1.0)
