@@ -4,6 +4,7 @@ Signatures and docstrings are those of the functions. tests/ir/test_graph_method
 """
 
 from graphcore import decompile, graph_methods
+from graphcore.analysis import bounds
 from graphcore.onnx.read import ir_models, reader
 from graphcore.surgery import astype, interface, products, replacing, sizes
 from graphcore.surgery.diff import compare
@@ -43,5 +44,6 @@ class GraphMethods:
     fold_preprocessing = products.fold_preprocessing
     astype = astype.astype
     diff = compare.diff
+    bounds = bounds.bounds
     to_python = decompile.to_python
     with_fields = decompile.with_fields

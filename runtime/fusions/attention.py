@@ -339,7 +339,7 @@ def is_mask(mask: Symbol, q: Symbol) -> bool:
 def is_finite(mask: Symbol) -> bool:
     """Return True if a mask is certainly nowhere -inf: for a row of -inf a softmax gives NaN, and the operator 0."""
     values = range_of(mask, weights=True)
-    return values is not None and not values.has_nan and values.least >= _LEAST
+    return values is not None and not values.may_be_nan and values.low >= _LEAST
 
 
 def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphcore import Graph, Symbol, TensorType, decompile, graph_methods
+from graphcore.analysis import bounds
 from graphcore.build import insert
 from graphcore.decompile import fields
 from graphcore.ir import graph, symbol
@@ -28,6 +29,7 @@ MODULES = (
     replacing,
     sizes,
     compare,
+    bounds,
 )
 
 

@@ -13,7 +13,8 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.ir.transform.ranges import ValueRange, range_of
+from graphcore.ir.transform.intervals import Interval
+from graphcore.ir.transform.ranges import range_of
 
 pytestmark = pytest.mark.releases
 
@@ -95,16 +96,16 @@ def test_range_is_wider_than_its_numbers_by_what_rounding_adds() -> None:
     graph = Graph("range", {"x": TensorType(DType.int32, [4]), "y": TensorType(DType.float32, [4])})
     whole = range_of(graph["x"].cast(DType.float32))
     assert whole is not None
-    assert whole.least <= -(2.0**31)
-    assert whole.largest >= 2.0**31  # what 2^31 - 1 rounds to
+    assert whole.low <= -(2.0**31)
+    assert whole.high >= 2.0**31  # what 2^31 - 1 rounds to
     assert range_of(graph["y"]) is None
     assert range_of(graph["y"] + 1.0) is None
-    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == ValueRange(-1.0, 1.0, has_nan=True)
-    assert range_of(ops.tanh(graph["y"])) == ValueRange(-1.0 - 2**-23, 1.0 + 2**-23, has_nan=True)
+    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == Interval(-1.0, 1.0, may_be_nan=True)
+    assert range_of(ops.tanh(graph["y"])) == Interval(-1.0 - 2**-23, 1.0 + 2**-23, may_be_nan=True)
     tenth = float(np.float32(0.1))
     product = range_of(ops.clip(graph["y"], 0.0, tenth) * tenth)
     assert product is not None
-    assert tenth * tenth < product.largest  # which float32 does not hold
+    assert tenth * tenth < product.high  # which float32 does not hold
 
 
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])

@@ -160,7 +160,7 @@ def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
 
 def bounds(symbol: Symbol) -> tuple[float, float] | None:
     values = range_of(symbol, weights=True)
-    return None if values is None else (values.least, values.largest)
+    return None if values is None else (values.low, values.high)
 
 
 MODES = ("linear", "nearest", "cubic")

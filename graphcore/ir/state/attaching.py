@@ -23,6 +23,7 @@ _PARTS = ("ops.families", "graph_methods", "build.functions", "build.insert")
 _LATE = {
     name: module
     for module, names in {
+        "analysis.bounds": "bounds",
         "onnx.read.ir_models": "from_ir",
         "onnx.read.reader": "load",
         "surgery.astype": "astype",

@@ -1,110 +1,422 @@
-"""Ranges of numbers that follow from the graph: casts to integers that need no workaround, masks without -inf."""
+"""Ranges of numbers that follow from the graph: a rule for each operator, and the range of one value.
+
+Rules compute in float64; `Format.enclose` rounds outward to the dtype of the result. Sums are bounded for every order
+of their terms. `Graph.bounds` applies the rules to a whole graph.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeAlias
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.walk import constant_array
-from graphcore.operators import Trait, having
+from graphcore.ir.transform.intervals import (
+    ANY,
+    ZERO,
+    Format,
+    Interval,
+    add,
+    divide,
+    format_of,
+    hull,
+    join,
+    multiply,
+    negate,
+)
+from graphcore.ir.transform.walk import constant_array, node_of
+from graphcore.operators import Trait, data_of, having
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Ends: TypeAlias = "tuple[float, float]"
+Rule: TypeAlias = "Callable[[Call], Interval | Sequence[Interval]]"
+
 _MAX_DEPTH = 32
-
+_POSITIVE = (0.0, math.inf)
 _FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
-
 _BOUNDED = {
-    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax"), (0.0, 1.0)),
     **dict.fromkeys(("Tanh", "Sin", "Cos", "Erf", "Sign"), (-1.0, 1.0)),
+    "LogSoftmax": (-math.inf, 0.0),
 }
 """Operators whose results are bounded, or NaN, for any operands."""
 
 _STEPS_OF_MEANS = 16
-"""The relative error of means whose weights are rounded, in units of the last place: eight products in three axes."""
+"""The roundings of means whose weights are rounded: eight products in three axes."""
 
-_MOVES = having(Trait.MOVES)
 _NEAREST = ("nearest", b"nearest")
-_SUMS = frozenset("Add Sub Mul Min Max Concat".split())
 
 
 @dataclass(frozen=True, slots=True)
-class ValueRange:
-    """The smallest and largest number that an element can be. has_nan: whether it can also be NaN."""
+class Call:
+    """A node with the intervals of its operands, None for omitted ones.
 
-    least: float
-    largest: float
-    has_nan: bool = False
-
-
-_Of: TypeAlias = Callable[[Symbol | None], ValueRange | None]
-"""Returns the range of an operand."""
-
-
-def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) -> ValueRange | None:
-    """Return the range of a value; None if nothing is known, or it may be infinite.
-
-    The range of a step grows by the rounding error of its results, unless its bounds are representable in the dtype:
-    then rounding does not cross them. weights: also of weights, which can still change, and constants of outer graphs.
+    format: of the first result. array: returns the elements of a constant operand. size: returns the largest size of
+    a dim, infinite if it is unknown.
     """
-    if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
-        return None
-    dtype = symbol.dtype
-    array = constant_array(symbol, weights=weights, outer=weights)
-    if array is not None and (dtype in _FLOATS or weights):
-        if not array.size or array.dtype == object or not np.isfinite(values := array.astype(np.float64)).all():
-            return None
-        return ValueRange(float(values.min()), float(values.max()))
-    if dtype is DType.bool:
-        return ValueRange(0.0, 1.0)
-    if dtype not in _FLOATS and not dtype.is_integer:
-        return None
-    node, bounds = symbol.producer, None
-    if isinstance(node, Node) and not node.domain:
-        bounds = _computed(node, dtype, partial(range_of, depth=depth + 1, weights=weights))
-    if dtype.is_integer:
-        least, largest = int(dtype.min), int(dtype.max)  # compared exactly: no float64 is 2^63 - 1
-        is_within = bounds is not None and not bounds.has_nan and least <= bounds.least and bounds.largest <= largest
-        return bounds if is_within else ValueRange(float(least), float(largest))
-    if bounds is None or not isinstance(node, Node):
-        return None
-    is_interpolated = node.op_type == "Resize" and node.attributes.get("mode", "nearest") not in _NEAREST
-    return _rounded(bounds, dtype, _STEPS_OF_MEANS if is_interpolated else int(node.op_type in _BOUNDED))
+
+    node: Node
+    operands: Sequence[Interval | None]
+    format: Format
+    array: Callable[[int], Array | None]
+    size: Callable[[Dim], float]
+
+    def __getitem__(self, position: int) -> Interval:
+        """Return the interval of an operand. Raises `LookupError`."""
+        if (operand := self.get(position)) is None:
+            raise LookupError(position)
+        return operand
+
+    def get(self, position: int) -> Interval | None:
+        return self.operands[position] if position < len(self.operands) else None
+
+    @property
+    def may_be_nan(self) -> bool:
+        """True if an operand may be NaN."""
+        return any(operand is not None and operand.may_be_nan for operand in self.operands)
+
+    @property
+    def is_finite(self) -> bool:
+        """True if no operand may be infinite."""
+        return not any(operand is not None and operand.is_infinite for operand in self.operands)
+
+    def ends(self, position: int) -> tuple[Any, Any]:
+        """Return the lower and upper bounds of an operand: of each element of a constant vector; 0 if it is omitted."""
+        array, operand = self.array(position), self.get(position) or ZERO
+        return (array, array) if array is not None and array.ndim == 1 else (operand.low, operand.high)
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        return float(self.node.attributes.get(name, default))
+
+    def sizes(self, position: int = 0) -> list[float]:
+        """Return the largest sizes of an operand's axes. Raises `TypeError` if its rank is unknown."""
+        operand = self.node.inputs[position]
+        return [self.size(dim) for dim in operand.shape] if operand is not None else []
 
 
-def _computed(node: Node, dtype: DType, of: _Of) -> ValueRange | None:
-    op_type, inputs = node.op_type, node.inputs
-    if op_type in _BOUNDED:
-        return ValueRange(*_BOUNDED[op_type], has_nan=True)
-    if op_type == "Clip":
-        return _clipped(node, of)
-    if op_type in _MOVES or (op_type == "Resize" and _is_mean(node)):
-        return of(inputs[0])
-    if op_type == "ConstantOfShape":
-        value = float(np.asarray(node.attributes.get("value", 0.0)).reshape(-1)[0])
-        return ValueRange(value, value) if math.isfinite(value) else None
-    if op_type == "BitCast":
-        same = inputs[0] is not None and inputs[0].dtype is dtype
-        return of(inputs[0]) if same else None
-    if op_type in ("Cast", "Floor", "Ceil", "Round", "Relu", "Abs", "Neg"):
-        bounds = of(inputs[0])
-        if bounds is not None and dtype.is_integer and _is_finite(bounds):  # a Cast truncates
-            bounds = replace(bounds, least=math.trunc(bounds.least), largest=math.trunc(bounds.largest))
-        return None if bounds is None else _of_one(op_type, bounds)
-    if op_type == "Where":
-        return _joined([*map(of, inputs[1:])])
-    if op_type not in _SUMS:
-        return None
-    ranges = [*map(of, inputs)]
-    if op_type == "Concat":
-        return _joined(ranges)
-    return _of_many(op_type, ranges)
+# Arithmetic
+
+
+def _each(function: Callable[[Interval, Interval], Interval]) -> Rule:
+    """Return the rule of a function of two or more operands, rounded after each."""
+    return lambda call: reduce(
+        lambda a, b: call.format.enclose(function(a, b)), [call[i] for i in range(len(call.operands))]
+    )
+
+
+def _power(call: Call) -> Interval:
+    x, y = call[0], call[1]
+    if x.low > 0:
+        return _approximate(call, hull([np.power(a, b) for a in x for b in y], call.may_be_nan), _POSITIVE)
+    if y.low != y.high or not y.low.is_integer() or (y.low < 0 and x.has_zero):
+        return call.format.whole
+    within = ANY if y.low % 2 else _POSITIVE
+    return _approximate(call, hull(np.power(_points(x), y.low), call.may_be_nan), within)
+
+
+def _clipped(call: Call) -> Interval:
+    least, largest = (Interval(*ANY) if limit is None else limit for limit in (call.get(1), call.get(2)))
+    low, high = (min(max(x, a), b) for x, a, b in zip(call[0], least, largest, strict=True))
+    return Interval(low, high, call.may_be_nan)
+
+
+def _of_largest(select: Callable[..., float]) -> Rule:
+    return _each(lambda a, b: Interval(select(a.low, b.low), select(a.high, b.high), a.may_be_nan or b.may_be_nan))
+
+
+# Functions of one operand
+
+
+def _approximate(call: Call, interval: Interval, within: Ends = ANY) -> Interval:
+    """Widen by the error of kernels: 4 ulp, or near 0 a millionth (docs/numbers.md), within limits."""
+    unit = call.format.unit
+    if not unit:
+        return interval
+    absolute = 1e-14 if call.format.precision > 24 else 1e-6
+    low, high = (max(abs(x) * 8 * unit, absolute) if math.isfinite(x) else 0.0 for x in interval)
+    least, largest = within[0] - abs(within[0]) * 2 * unit, within[1] + abs(within[1]) * 2 * unit
+    return Interval(max(interval.low - low, least), min(interval.high + high, largest), interval.may_be_nan)
+
+
+def _points(x: Interval, *turns: float) -> Array:
+    """Return the ends, and 0 and the turning points between them."""
+    return np.array([*x, *np.clip([0.0, *turns], *x)])
+
+
+def _function(function: Callable[[Any], Any], *turns: float, within: Ends = ANY, domain: Ends = ANY) -> Rule:
+    """Return the rule of a function that is monotone between its turning points and 0.
+
+    within: the numbers that it has. domain: where it is not NaN.
+    """
+
+    def rule(call: Call) -> Interval:
+        x = call[0]
+        images = function(_points(Interval(*np.clip([*x], *domain)), *turns))
+        if np.isnan(images).any():
+            return Interval(*within, True)
+        is_outside = x.low < domain[0] or x.high > domain[1]
+        return _approximate(call, hull(images, x.may_be_nan or is_outside), within)
+
+    return rule
+
+
+def _exact(function: Callable[[Any], Any]) -> Rule:
+    return lambda call: hull(function(_points(call[0])), call[0].may_be_nan)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
+def _elu(x: Array, alpha: float, gamma: float = 1.0) -> Array:
+    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+
+
+def _gelu(call: Call) -> Interval | Sequence[Interval]:
+    is_tanh = call.node.attributes.get("approximate", "none") in ("tanh", b"tanh")
+    scale = math.sqrt(8 / math.pi)
+    return _function(
+        lambda x: x * (_sigmoid(scale * (x + 0.044715 * x**3)) if is_tanh else (1 + _erf(x / math.sqrt(2))) / 2),
+        -0.752,
+        within=(-0.171, math.inf),
+    )(call)
+
+
+def _swish(call: Call) -> Interval | Sequence[Interval]:
+    alpha = call.number("alpha", 1.0)
+    least = (-0.2785 / alpha, math.inf) if alpha > 0 else ANY
+    return _function(lambda x: x * _sigmoid(alpha * x), -1.2784645427610738 / alpha, within=least)(call)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_EXACT: dict[str, Callable[[Array], Array]] = {
+    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Relu": lambda x: np.maximum(x, 0.0),
+    "Round": np.rint, "Sign": np.sign, "Square": np.square, "Trunc": np.trunc,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Rule] = {
+    **{name: _exact(function) for name, function in _EXACT.items()},
+    "Acos": _function(np.arccos, domain=(-1.0, 1.0)),
+    "Acosh": _function(np.arccosh, within=_POSITIVE, domain=(1.0, math.inf)),
+    "Asin": _function(np.arcsin, domain=(-1.0, 1.0)),
+    "Asinh": _function(np.arcsinh),
+    "Atan": _function(np.arctan),
+    "Atanh": _function(np.arctanh, domain=(-1.0, 1.0)),
+    "Celu": lambda call: _function(lambda x: _elu(x / call.number("alpha", 1.0), 1.0, call.number("alpha", 1.0)))(call),
+    "Cosh": _function(np.cosh, within=(1.0, math.inf)),
+    "Elu": lambda call: _function(lambda x: _elu(x, call.number("alpha", 1.0)))(call),
+    "Erf": _function(_erf, within=(-1.0, 1.0)),
+    "Exp": _function(np.exp, within=_POSITIVE),
+    "Expm1": _function(np.expm1, within=(-1.0, math.inf)),
+    "Gelu": _gelu,
+    "HardSigmoid": lambda call: _function(
+        lambda x: np.clip(call.number("alpha", 0.2) * x + call.number("beta", 0.5), 0.0, 1.0)
+    )(call),
+    "HardSwish": _function(lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0), -1.5, within=(-0.376, math.inf)),
+    "LeakyRelu": lambda call: _function(lambda x: np.where(x < 0, call.number("alpha", 0.01) * x, x))(call),
+    "Log": _function(np.log, domain=_POSITIVE),
+    "Log1p": _function(np.log1p, domain=(-1.0, math.inf)),
+    "Mish": _function(lambda x: x * np.tanh(np.logaddexp(0.0, x)), -1.192446, within=(-0.309, math.inf)),
+    "Selu": lambda call: _function(
+        lambda x: _elu(x, call.number("alpha", 1.67326319), call.number("gamma", 1.05070102))
+    )(call),
+    "Sigmoid": _function(_sigmoid, within=(0.0, 1.0)),
+    "Sinh": _function(np.sinh),
+    "Softplus": _function(lambda x: np.logaddexp(0.0, x), within=_POSITIVE),
+    "Softsign": _function(lambda x: x / (1 + np.abs(x)), within=(-1.0, 1.0)),
+    "Sqrt": _function(np.sqrt, within=_POSITIVE, domain=_POSITIVE),
+    "Rsqrt": _function(lambda x: 1 / np.sqrt(x), within=_POSITIVE, domain=_POSITIVE),
+    "Swish": _swish,
+    "Tanh": _function(np.tanh, within=(-1.0, 1.0)),
+}
+
+
+# Sums
+
+
+def _summed(call: Call, low: Any, high: Any, magnitude: Any, terms: float, may_be_nan: bool = False) -> Interval:
+    """Return the interval of sums of `terms` products, each rounded, in any order.
+
+    magnitude: the sums of the largest magnitudes of products. If it overflows, a partial sum may, and the rest may be
+    infinite or NaN. Source: Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic.
+    """
+    unit = call.format.unit
+    slack = magnitude * (terms + 4) * (unit + 2.0**-52) + terms * 2 * unit * call.format.tiny if unit else 0.0
+    slack = np.where(np.equal(magnitude, 0), 0.0, slack)
+    if not np.all(magnitude + slack <= call.format.largest):
+        return call.format.whole
+    return Interval(float(np.min(low - slack)), float(np.max(high + slack)), may_be_nan)
+
+
+def _repeated(call: Call, term: Interval, terms: float) -> Interval:
+    """Return the interval of sums of terms, at most so many; exactly if the number is an int."""
+    low, high, magnitude = ((0.0 if x == 0 else x * terms) for x in (*term, term.magnitude))
+    total = _summed(call, low, high, magnitude, terms, term.may_be_nan)
+    if term.low >= 0:  # so are sums in any order
+        total = replace(total, low=max(total.low, 0.0))
+    return total if isinstance(terms, int) else join([term, total])
+
+
+def _weighted(call: Call, x: Interval, weights: Array, bias: tuple[Any, Any] = (0.0, 0.0)) -> Interval:
+    """Return the interval of sums over the first axis of constant weights, exact for each of the others."""
+    positive, negative = np.maximum(weights, 0).sum(0), np.minimum(weights, 0).sum(0)
+    low, high = x.low * positive + x.high * negative + bias[0], x.high * positive + x.low * negative + bias[1]
+    magnitude = x.magnitude * (positive - negative) + np.maximum(np.abs(bias[0]), np.abs(bias[1]))
+    return _summed(call, low, high, magnitude, len(weights) + 1, call.may_be_nan)
+
+
+def _matmul(call: Call) -> Interval:
+    left, right = call.array(0), call.array(1)
+    if right is not None:
+        return _weighted(call, call[0], np.moveaxis(right, -2, 0) if right.ndim > 1 else right)
+    if left is not None:
+        return _weighted(call, call[1], np.moveaxis(left, -1, 0))
+    if _is_distribution(call.node.inputs[0]):
+        return _mean(call, call[1], call.sizes()[-1])
+    return _repeated(call, multiply(call[0], call[1]), call.sizes()[-1])
+
+
+def _is_distribution(symbol: Symbol | None) -> bool:
+    """Return True for a Softmax along the last axis."""
+    node = node_of(symbol, "Softmax", "Cast", "Identity")
+    if node is None or node.op_type == "Softmax":
+        return node is not None and node.attributes.get("axis", -1) in (-1, node.outputs[0].rank - 1)
+    return _is_distribution(node.inputs[0])
+
+
+def _mean(call: Call, values: Interval, count: float) -> Interval:
+    """Return the interval of means of values, and 0, by weights from a Softmax."""
+    low, high = join([values, ZERO])
+    return _summed(call, low, high, values.magnitude, 3 * count + 8, call.may_be_nan)
+
+
+def _gemm(call: Call) -> Interval:
+    x, weights, alpha, beta = call[0], call.array(1), call.number("alpha", 1.0), call.number("beta", 1.0)
+    low, high = np.sort([end * beta for end in call.ends(2)], axis=0)
+    if weights is not None:
+        return _weighted(call, x, (weights.T if call.number("transB") else weights) * alpha, (low, high))
+    terms = call.sizes()[0 if call.number("transA") else 1]
+    product = multiply(_repeated(call, multiply(x, call[1]), terms), Interval(alpha, alpha))
+    return add(call.format.enclose(product), call.format.enclose(hull(np.ravel([low, high]), call.may_be_nan)))
+
+
+def _conv(call: Call) -> Interval:
+    x, filters, sizes = call[0], call.array(1), call.sizes(1)
+    is_transposed = call.node.op_type == "ConvTranspose"
+    auto_pad = call.node.attributes.get("auto_pad", "NOTSET")
+    if is_transposed or any(call.node.attributes.get("pads", ())) or auto_pad not in ("NOTSET", b"NOTSET"):
+        x = join([x, ZERO])
+    if filters is not None and not is_transposed:
+        return _weighted(call, x, filters.reshape(len(filters), -1).T, call.ends(2))
+    terms = math.prod(sizes[2:]) * (sizes[0] / call.number("group", 1.0) if is_transposed else sizes[1])
+    return add(_repeated(call, multiply(x, call[1]), terms), hull(np.ravel(call.ends(2)), call.may_be_nan))
+
+
+# Reductions, windows and norms
+
+
+def _terms(call: Call) -> float:
+    """Return the number of elements that a reduction adds; an int if it is known."""
+    sizes, axes = call.sizes(), call.node.attributes.get("axes")
+    if call.get(1) is not None and (axes := call.array(1)) is None:
+        return float(math.prod(sizes))
+    if axes is None or not len(axes):
+        return 1 if call.number("noop_with_empty_axes") else math.prod(sizes)
+    return math.prod(sizes[int(axis)] for axis in axes)
+
+
+def _sum_of(function: Callable[[Array], Array] = np.positive, root: bool = False) -> Rule:
+    """Return the rule of a sum of a function of elements, or of the root of the sum."""
+
+    def rule(call: Call) -> Interval:
+        total = _repeated(call, hull(function(_points(call[0])), call.may_be_nan), _terms(call))
+        return _approximate(call, hull(np.sqrt([*total]), total.may_be_nan), _POSITIVE) if root else total
+
+    return rule
+
+
+def _average(call: Call) -> Interval:
+    """Return the interval of means: of axes, or of windows."""
+    kernel = call.node.attributes.get("kernel_shape")
+    is_reduction = call.node.op_type == "ReduceMean"
+    terms = _terms(call) if is_reduction else math.prod(call.sizes()[2:] if kernel is None else kernel)
+    x = join([call[0], ZERO]) if call.number("count_include_pad") else call[0]
+    if not x.magnitude * terms <= call.format.largest:  # the sum may overflow
+        return call.format.whole
+    mean = _summed(call, x.low, x.high, x.magnitude, terms, x.may_be_nan)
+    return replace(mean, low=max(mean.low, 0.0)) if x.low >= 0 else mean
+
+
+def _normalized(call: Call, axes: slice, bias: int = 2) -> Interval:
+    """Return the interval of numbers over their root mean square, at most the root of their count, scaled."""
+    count = math.prod(call.sizes()[axes])
+    limit = math.sqrt(count) * (1 + (count + 8) * 2 * call.format.unit)
+    scales, shifts = call.ends(1), call.ends(bias)
+    size, offset = limit * np.max(np.abs(scales), 0), np.max(np.abs(shifts), 0)
+    # Kernels compute in float32 at least.
+    is_defined = call[0].magnitude * count < max(call.format.largest, float(DType.float32.max))
+    may_be_nan = call.may_be_nan or not is_defined or call.number("epsilon", 1e-5) <= 0
+    return _summed(call, shifts[0] - size, shifts[1] + size, size + offset, 2, may_be_nan)
+
+
+def _batch_norm(call: Call) -> Interval:
+    scale, bias, mean, variance = (call.array(i) for i in range(1, 5))
+    if scale is None or bias is None or mean is None or variance is None or call.number("training_mode"):
+        return call.format.whole
+    factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
+    ends = np.multiply.outer([*call[0]], factor)
+    shift, size = bias - mean * factor, np.abs(ends).max(0) + np.abs(bias) + np.abs(mean * factor)
+    return _summed(call, ends.min(0) + shift, ends.max(0) + shift, size, 8, call.may_be_nan)
+
+
+def _recurrent(call: Call) -> Sequence[Interval]:
+    """Return the intervals of states: means of values between -1 and 1. The cells of an LSTM grow by 1 each step."""
+    steps = call.sizes()[1 if call.number("layout") else 0]
+    state, cell, bias = (call.get(i) or ZERO for i in (5, 6, 3))
+    state = _approximate(call, join([state, Interval(-1.0, 1.0)]))
+    weights = call.sizes(1)[-1] * call[0].magnitude * call[1].magnitude
+    gate = weights + call.sizes(2)[-1] * state.magnitude * call[2].magnitude + 2 * bias.magnitude
+    if call.node.attributes.get("activations") or call.get(7) is not None or not gate <= call.format.largest:
+        return ()
+    grown = cell.magnitude + steps * (1 + 1e-6)
+    states, cells = (_summed(call, -n, n, n, 3 * steps, call.may_be_nan) for n in (state.magnitude, grown))
+    return states, states, cells
+
+
+def _attention(call: Call) -> Interval:
+    """Return the interval of means of values, operand 2, and of earlier ones, operand 5."""
+    scores = call[0].magnitude * call[1].magnitude * call.sizes()[-1]
+    if not (call.is_finite and scores <= call.format.largest):
+        return call.format.whole
+    places = [i for i in (2, 5) if call.get(i) is not None]
+    return _mean(call, join(call[i] for i in places), sum(call.sizes(i)[-2] for i in places))
+
+
+# Casts and movement
+
+
+def _cast(call: Call) -> Interval:
+    x = call[0]
+    if call.format.precision:
+        return x
+    is_known = not x.may_be_nan and call.format.least <= x.low and x.high <= call.format.largest
+    is_bool = call.node.outputs[0].dtype is DType.bool
+    return Interval(*np.trunc([*x])) if is_known and not is_bool else call.format.whole
+
+
+def _moved(call: Call) -> Sequence[Interval]:
+    joined = join(o for o in data_of(call.node.op_type, call.operands) if o is not None)
+    if call.node.op_type in having(Trait.FILLS):
+        joined = join([joined, ZERO])
+    is_changed = call.node.attributes.get("reduction", "none") not in ("none", b"none")
+    return [call.format.whole if is_changed else joined] * len(call.node.outputs)
 
 
 def _is_mean(node: Node) -> bool:
@@ -113,64 +425,112 @@ def _is_mean(node: Node) -> bool:
     return not crops and node.attributes.get("mode", "nearest") in (*_NEAREST, "linear", b"linear")
 
 
-def _clipped(node: Node, of: _Of) -> ValueRange | None:
-    """Return the range after a Clip with constant limits; NaN stays NaN."""
-    limits = [*map(of, node.inputs[1:])]
-    if len(limits) != 2 or limits[0] is None or limits[1] is None:
-        return None
-    low, high = limits[0].least, limits[1].largest
-    operand_range = of(node.inputs[0])
-    return ValueRange(min(low, high), high, has_nan=operand_range is None or operand_range.has_nan)
+def _resized(call: Call) -> Interval:
+    if not _is_mean(call.node):
+        return call.format.whole
+    x = call[0]
+    if call.node.attributes.get("mode", "nearest") in _NEAREST:
+        return x
+    return _summed(call, x.low, x.high, x.magnitude, _STEPS_OF_MEANS, x.may_be_nan)
 
 
-def _of_one(op_type: str, operand: ValueRange) -> ValueRange:
-    low, high = operand.least, operand.largest
-    if op_type in ("Floor", "Ceil", "Round"):
-        return replace(operand, least=math.floor(low), largest=math.ceil(high)) if _is_finite(operand) else operand
-    ends = {"Relu": (max(low, 0.0), max(high, 0.0)), "Neg": (-high, -low), "Abs": (0.0, max(-low, high))}
-    least, largest = ends.get(op_type, (low, high))
-    return replace(operand, least=least, largest=largest)
+def _filled(call: Call) -> Interval:
+    return hull(np.ravel(call.node.attributes.get("value", 0.0)), False)
 
 
-def _of_many(op_type: str, ranges: list[ValueRange | None]) -> ValueRange | None:
-    operands = [r for r in ranges if r is not None]
-    if not operands or len(operands) < len(ranges) or not all(map(_is_finite, operands)):
-        return None
-    result = operands[0]
-    for other in operands[1:]:
-        a, b, c, d = result.least, result.largest, other.least, other.largest
-        ends = {
-            "Add": (a + c, b + d), "Sub": (a - d, b - c), "Mul": (a * c, a * d, b * c, b * d),
-            "Min": (min(a, c), min(b, d)), "Max": (max(a, c), max(b, d)),
-        }[op_type]  # fmt: skip
-        result = ValueRange(min(ends), max(ends), result.has_nan or other.has_nan)
-    return result
+def _bounded(low: float, high: float) -> Rule:
+    return lambda call: _approximate(call, Interval(low, high, call.may_be_nan or not call.is_finite), (low, high))
 
 
-def _joined(ranges: list[ValueRange | None]) -> ValueRange | None:
-    operands = [r for r in ranges if r is not None]
-    if not operands or len(operands) < len(ranges):
-        return None
-    return ValueRange(
-        min(r.least for r in operands), max(r.largest for r in operands), any(r.has_nan for r in operands)
-    )
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(sorted(having(Trait.MOVES, Trait.FILLS, Trait.JOINS)), _moved),
+    **{name: _bounded(*ends) for name, ends in _BOUNDED.items()},
+    **_FUNCTIONS,
+    **dict.fromkeys(("Add", "Sum"), _each(add)),
+    "Sub": _each(lambda a, b: add(a, negate(b))),
+    "Mul": _each(multiply),
+    "Div": _each(divide),
+    "Max": _of_largest(max),
+    "Min": _of_largest(min),
+    "Pow": _power,
+    "Reciprocal": lambda call: divide(Interval(1.0, 1.0), call[0]),
+    "PRelu": lambda call: join([call[0], multiply(call[0], call[1])]),
+    "Clip": _clipped,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
+    "ReduceSum": _sum_of(),
+    "ReduceL1": _sum_of(np.abs),
+    "ReduceL2": _sum_of(np.square, root=True),
+    "ReduceSumSquare": _sum_of(np.square),
+    **dict.fromkeys(("ReduceMean", "AveragePool", "GlobalAveragePool"), _average),
+    **dict.fromkeys(("ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool", "TopK", "Unique"), lambda call: call[0]),
+    "LayerNormalization": lambda call: _normalized(call, slice(int(call.number("axis", -1)), None)),
+    "RMSNormalization": lambda call: _normalized(call, slice(int(call.number("axis", -1)), None), bias=9),
+    "InstanceNormalization": lambda call: _normalized(call, slice(2, None)),
+    "GroupNormalization": lambda call: _normalized(call, slice(1, None)),
+    "BatchNormalization": _batch_norm,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
+    "Attention": _attention,
+    "ConstantOfShape": _filled,
+    "BitCast": lambda call: (
+        call[0]
+        if {getattr(o, "dtype", None) for o in call.node.inputs} == {call.node.outputs[0].dtype}
+        else call.format.whole
+    ),
+    **dict.fromkeys(("Cast", "CastLike"), _cast),
+    "Resize": _resized,
+    "Dropout": lambda call: call.format.whole if (call.get(2) or ZERO).high else call[0],
+    "Range": lambda call: _approximate(call, join([call[0], call[1]])),
+    "DequantizeLinear": lambda call: multiply(call.format.enclose(add(call[0], negate(call.get(2) or ZERO))), call[1]),
+}
+"""The rules of operators of ONNX and of the library. A rule gives the intervals of the first results."""
 
 
-def _is_finite(bounds: ValueRange) -> bool:
-    return math.isfinite(bounds.least) and math.isfinite(bounds.largest)
+# The range of one value
+
+_FOLLOWED = frozenset(
+    "Clip Resize ConstantOfShape BitCast Cast Floor Ceil Round Relu Abs Neg Where Add Sub Mul Min Max Concat".split()
+) | {*_BOUNDED, *having(Trait.MOVES)}
+"""The operators that `range_of` follows: few enough that it need not remember ranges."""
 
 
-def _rounded(bounds: ValueRange, dtype: DType, steps: int) -> ValueRange | None:
-    """Return the range with a margin for rounding to a dtype; None if it leaves the range of the dtype.
+def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) -> Interval | None:
+    """Return the range of a value; None if nothing is known, or it may be infinite.
 
-    steps: the relative error of a result that kernels do not round correctly, in units of the last place.
+    weights: also of weights, which can still change, and constants of outer graphs.
     """
-    largest = float(dtype.max)
-    if not -largest <= bounds.least <= bounds.largest <= largest:
+    if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
-    ends = np.array([bounds.least, bounds.largest])
-    if not steps and (ends.astype(dtype.numpy).astype(np.float64) == ends).all():
-        return bounds
-    step = {DType.float16: 2.0**-10, DType.bfloat16: 2.0**-7, DType.float32: 2.0**-23}.get(dtype, 2.0**-52)
-    margins = np.abs(ends) * step * max(steps, 1)
-    return replace(bounds, least=float(ends[0] - margins[0]), largest=float(ends[1] + margins[1]))
+    dtype = symbol.dtype
+    array = constant_array(symbol, weights=weights, outer=weights)
+    if array is not None and (dtype in _FLOATS or weights):
+        if not array.size or array.dtype == object or not np.isfinite(values := array.astype(np.float64)).all():
+            return None
+        return Interval(float(values.min()), float(values.max()))
+    numbers = format_of(dtype)
+    if numbers is None or not (dtype in _FLOATS or dtype.is_integer or dtype is DType.bool):
+        return None
+    node, interval = symbol.producer, numbers.whole
+    if isinstance(node, Node) and not node.domain and node.op_type in _FOLLOWED:
+        operands = [range_of(operand, depth + 1, weights=weights) or _unknown(operand) for operand in node.inputs]
+        call = Call(node, operands, numbers, lambda position: None, lambda dim: math.inf)
+        interval = numbers.enclose((results_of(call) or [interval])[0])
+    return None if interval.is_infinite else interval
+
+
+def _unknown(operand: Symbol | None) -> Interval | None:
+    """Return the range of an operand of which nothing is known."""
+    numbers = format_of(operand.dtype) if operand is not None and isinstance(operand.type, TensorType) else None
+    return None if numbers is None else numbers.whole
+
+
+def results_of(call: Call) -> Sequence[Interval]:
+    """Return the ranges of the first results of a node, before rounding; none if its operator has no rule."""
+    rule = RULES.get(call.node.op_type)
+    try:
+        with np.errstate(all="ignore"):
+            results = rule(call) if rule else ()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return ()  # an operand without a range, or invalid attributes, which `Graph.op` accepts
+    return [results] if isinstance(results, Interval) else results

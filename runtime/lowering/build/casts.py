@@ -242,8 +242,8 @@ class Casts:
         if b.is_read and symbol.dtype.bits >= 16:
             return self.native(symbol, target)
         bounds = range_of(symbol)
-        if bounds is not None and int(target.min) <= bounds.least and bounds.largest <= int(target.max):
-            return self._to_integer_in_range(symbol, target, has_nan=bounds.has_nan)
+        if bounds is not None and int(target.min) <= bounds.low and bounds.high <= int(target.max):
+            return self._to_integer_in_range(symbol, target, has_nan=bounds.may_be_nan)
         wide = symbol if symbol.dtype is DType.float64 else self.native(symbol, DType.float32)
         if target.bits == 32 and wide.dtype is DType.float32:
             wide = self.native(wide, DType.float64)

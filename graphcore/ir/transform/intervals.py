@@ -1,0 +1,144 @@
+"""Intervals of numbers, and the numbers of a dtype that they are rounded to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from graphcore.types.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The numbers that the elements of a value can have; unpacks to `low, high`.
+
+    Attributes:
+        low: The lower bound; -inf if there is none.
+        high: The upper bound; inf if there is none.
+        may_be_nan: True unless it is proved that no element is NaN.
+    """
+
+    low: float
+    high: float
+    may_be_nan: bool = False
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.low, self.high))
+
+    @property
+    def magnitude(self) -> float:
+        """The largest magnitude."""
+        return max(-self.low, self.high)
+
+    @property
+    def has_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
+    @property
+    def is_infinite(self) -> bool:
+        return math.isinf(self.magnitude)
+
+
+ANY = (-math.inf, math.inf)
+ZERO = Interval(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The numbers of a dtype. precision: the digits of floats, 0 for integers. tiny: the smallest normal float."""
+
+    least: float
+    largest: float
+    precision: int
+    tiny: float
+    has_infinity: bool
+
+    @property
+    def unit(self) -> float:
+        """The relative error of a rounding; 0 for integers, which wrap."""
+        return 2.0**-self.precision if self.precision else 0.0
+
+    @property
+    def whole(self) -> Interval:
+        """The interval of an unknown value."""
+        return Interval(*(ANY if self.has_infinity else (self.least, self.largest)), self.precision > 0)
+
+    def enclose(self, interval: Interval) -> Interval:
+        """Return the interval of results after rounding to the dtype, or wrapping."""
+        ends = np.array([-interval.low, interval.high])
+        if self.precision:
+            # A subnormal bound becomes 0 or the smallest normal number, since devices may flush to 0.
+            step = np.where(np.abs(ends) < self.tiny, self.tiny, np.ldexp(1.0, np.frexp(ends)[1] - self.precision))
+            up = np.where(np.isfinite(ends), np.ceil(ends / step) * step, ends)
+        else:
+            up = np.where(np.abs(ends) < 1 << 53, np.ceil(ends), np.nextafter(ends, math.inf))
+        low, high = -float(up[0]), float(up[1])
+        is_inside = self.least <= low and high <= self.largest
+        if not self.has_infinity:  # integers wrap, other floats saturate or become NaN
+            is_known = is_inside and not (interval.may_be_nan and not self.precision)
+            return Interval(low, high, interval.may_be_nan) if is_known else self.whole
+        low = -math.inf if low < self.least else min(low, self.largest)
+        return Interval(low, math.inf if high > self.largest else max(high, self.least), interval.may_be_nan)
+
+
+@cache
+def format_of(dtype: DType) -> Format | None:
+    """Return the format of a dtype; None for strings and complex numbers, which have no order."""
+    if dtype is DType.string or dtype.is_complex:
+        return None
+    if not dtype.is_float:
+        least, largest = (
+            float(x) if dtype.bits < 1000 else math.inf * (1 if x > 0 else -1) for x in (dtype.min, dtype.max)
+        )
+        return Format(least, largest, 0, 1.0, False)
+    import ml_dtypes  # slow
+
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    precision = 11 if dtype is DType.tensor_float32 else int(info.nmant) + 1
+    has_infinity = bool(np.isinf(np.array(math.inf).astype(dtype.numpy)))
+    return Format(float(dtype.min), float(dtype.max), precision, float(info.smallest_normal), has_infinity)
+
+
+# Arithmetic
+
+
+def join(intervals: Iterable[Interval]) -> Interval:
+    """Return the smallest interval with all intervals."""
+    every = [*intervals]
+    return Interval(min(i.low for i in every), max(i.high for i in every), any(i.may_be_nan for i in every))
+
+
+def hull(ends: Iterable[Any], may_be_nan: bool) -> Interval:
+    """Return the interval of ends, in which NaN stands for products and quotients with the limit 0."""
+    values = np.nan_to_num(np.array([*ends], np.float64), nan=0.0, posinf=math.inf, neginf=-math.inf)
+    return Interval(float(values.min()), float(values.max()), may_be_nan)
+
+
+def add(a: Interval, b: Interval) -> Interval:
+    """Return the interval of sums."""
+    is_opposite = -math.inf in (a.low, b.low) and math.inf in (a.high, b.high)
+    return Interval(a.low + b.low, a.high + b.high, a.may_be_nan or b.may_be_nan or is_opposite)
+
+
+def negate(a: Interval) -> Interval:
+    """Return the interval of opposite numbers."""
+    return Interval(-a.high, -a.low, a.may_be_nan)
+
+
+def multiply(a: Interval, b: Interval) -> Interval:
+    """Return the interval of products."""
+    is_undefined = (a.has_zero and b.is_infinite) or (b.has_zero and a.is_infinite)
+    return hull([np.multiply(x, y) for x in a for y in b], a.may_be_nan or b.may_be_nan or is_undefined)
+
+
+def divide(a: Interval, b: Interval) -> Interval:
+    """Return the interval of quotients."""
+    may_be_nan = a.may_be_nan or b.may_be_nan or (a.has_zero and b.has_zero) or (a.is_infinite and b.is_infinite)
+    if b.has_zero:
+        return Interval(*ANY, may_be_nan)
+    return hull([np.divide(x, y) for x in a for y in b], may_be_nan)
