@@ -40,6 +40,7 @@ def test_every_example_is_tested() -> None:
         "generate",
         "serve",
         "detector",
+        "browser",  # in tests/view/browser/test_example.py
         "scale",  # in tests/scale/test_map_batches.py
     }
 

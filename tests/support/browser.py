@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +213,24 @@ def opened(
         assert not result.outside, result.outside
     finally:
         context.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Serve a folder on this machine, and note the paths that are asked for."""
+    paths: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            paths.append(self.path)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", paths
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def as_json(data: Mapping[str, Any]) -> dict[str, Any]:

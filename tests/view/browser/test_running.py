@@ -7,11 +7,8 @@ import functools
 import io
 import json
 import struct
-import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ from graphcore import Dim, DType, Graph, TensorType, ops
 from graphcore.analysis.statistics import statistics
 from graphcore.runtime.inspection.profiling import with_outputs
 from graphcore.view.data import PageOptions, page_data
-from tests.support.browser import Opened, web_folder
+from tests.support.browser import Opened, served, web_folder
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies, small
 from tests.view.browser.test_names import HOSTILE, renamed
@@ -385,24 +382,6 @@ def test_names_of_the_model_are_no_code(show: Show) -> None:
         assert state(opened).startswith("Ran in ")
         assert [array.tolist() for array in results(opened)] == [[0], [2], [4], [6], [8]]
         assert opened.page.title() != "owned"
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Serve a folder on this machine, and note the paths that are asked for."""
-    paths: list[str] = []
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            paths.append(self.path)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", paths
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_wasm_beside_the_page_is_read_from_its_server_and_nothing_else(browser: Any, tmp_path: Path) -> None:
