@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from graphcore.arrays.casting import Array
 from graphcore.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def load(
     draft: Any = None,
     adapters: Mapping[str, str | os.PathLike[str]] = MappingProxyType({}),
     ignore: Collection[str] = (),
+    cache_scales: Mapping[str, Array] | None = None,
 ) -> Any:
     """Load a folder of the Hugging Face Hub: `config.json`, weights in safetensors and `tokenizer.json`.
 
@@ -37,6 +39,8 @@ def load(
         draft: A smaller decoder with the same tokenizer, from `load`, which proposes tokens, as in `generate`.
         adapters: Folders of LoRA adapters that PEFT saved, by name: `decoder.generate(..., adapter="name")`.
         ignore: Fields of `config.json` to ignore.
+        cache_scales: The result of `models.cache_scales` on the model of this folder, for int8 caches of keys and
+            values.
 
     Returns:
         A `TextDecoder`; of a model like BERT a `TextEncoder`, with the pooling, normalisation and prompts of the files
@@ -46,17 +50,9 @@ def load(
         MissingExtraError: The packages tokenizers and jinja2 are not installed.
         ModelError: The `model_type` is unknown, a field has an unsupported value, or files do not match.
     """
-    return text_folders().load(
-        os.fsdecode(folder),
-        cache=cache,
-        session=session,
-        dtype=dtype,
-        slots=slots,
-        max_waiting=max_waiting,
-        draft=draft,
-        adapters=adapters,
-        ignore=ignore,
-    )
+    folders = text_folders()
+    options = folders.Options(cache, session, dtype, slots, max_waiting, draft, adapters, ignore, cache_scales)
+    return folders.load(os.fsdecode(folder), options)
 
 
 def text_folders() -> Any:

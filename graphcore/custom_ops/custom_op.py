@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -217,7 +217,12 @@ class CustomOp(Generic[P, R]):
         types = types[:count]
         if self._body is not None:
             self.definition(operand_types, attributes, types, _operands_by_label(self, inputs))
-        # Other names are new in each call.
+        return self._cached(key, operand_types, types, is_single)
+
+    def _cached(
+        self, key: Hashable, operand_types: Sequence[Type | None], types: Sequence[Type], is_single: bool
+    ) -> tuple[Sequence[Type], bool]:
+        """Return result types and `is_single`, and keep them, but for types with new dims: each call has its own."""
         if set(names_of(types)) <= set(names_of([t for t in operand_types if t is not None])):
             while len(self._cached_types) >= _MAX_CACHED:
                 self._cached_types.pop(next(iter(self._cached_types)), None)
@@ -306,14 +311,18 @@ class CustomOp(Generic[P, R]):
             return None
         node_attributes = self.signature.node_attributes(self.label, attributes)
         padded = self._pad_operands(inputs)
-        self._check_dtypes(padded)
-        types, _ = self._types(padded, node_attributes, layer)
+        operand_types = [None if s is None else s.type for s in padded]
+        key = tuple(operand_types), cache_key(node_attributes)
+        types, _ = self._cached_types.get(key, (None, False))
+        if types is None:
+            self._check_dtypes(padded)
+            types, _ = self._cached(key, operand_types, *self._types(padded, node_attributes, layer))
         if count > len(types):
             raise GraphError(
                 f"{self.label}: the node has {count} results, but the operator has {len(types)}",
                 help="declare the results as the model uses them",
             )
-        return types[:count]
+        return list(types[:count])
 
     def _pad_operands(self, inputs: Sequence[Any]) -> list[Any]:
         """Return operands by position, None for missing ones at the end. Raises `GraphError` for a wrong number."""

@@ -26,6 +26,26 @@ WEIGHTS = ("model.safetensors.index.json", "model.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `models.load`."""
+
+    cache: int | None
+    session: InferenceSession | None
+    dtype: str | None
+    slots: int
+    max_waiting: int
+    draft: TextDecoder | None
+    adapters: Mapping[str, str | os.PathLike[str]]
+    ignore: Collection[str]
+    cache_scales: Mapping[str, Array] | None
+
+    def loaded(self, graph: Any, session: InferenceSession | None = None) -> Model:
+        """Return a model, quantised by `dtype` if there is one. session: the default."""
+        graph = graph if self.dtype is None else quantize(graph, self.dtype).graph
+        return (self.session or session or InferenceSession()).load(graph)
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
     """The files of a model. path: the folder. config: the fields of its `config.json`."""
 
@@ -88,25 +108,25 @@ class Folder:
         return ChatTemplate(self.name, source, self.special_tokens()) if isinstance(source, str) else None
 
 
-def _decoder(
-    folder: Folder, *, cache: int | None, session: InferenceSession | None,
-    dtype: str | None, ignore: Collection[str], adapters: Mapping[str, str | os.PathLike[str]], **options: Any,
-) -> TextDecoder:  # fmt: skip
+def _decoder(folder: Folder, options: Options) -> TextDecoder:
     tokenizer = folder.tokenizer()
     generation = folder.fields("generation_config.json")
     ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
     end = tokenizer.token_to_id(folder.special_tokens().get("eos_token", ""))
     eos = [*(ends if isinstance(ends, list) else [ends]), end]
-    config = Config.read(folder.config, ignore)
-    graph = decoder.build(config, folder.weights(), cache=cache, last_tokens=True, adapters=_targets(adapters))
+    config = Config.read(folder.config, options.ignore)
+    graph = decoder.build(
+        config, folder.weights(), cache=options.cache, last_tokens=True, adapters=_targets(options.adapters),
+        cache_scales=options.cache_scales,
+    )  # fmt: skip
     result = TextDecoder(
-        folder.name, loaded(graph, session, dtype), tokenizer,
+        folder.name, options.loaded(graph), tokenizer,
         template=folder.chat_template(),
         eos=[token for token in eos if type(token) is int],
         sampling={name: generation[name] for name in ("temperature", "top_k", "top_p") if generation.get(name)},
-        **options,
+        slots=options.slots, max_waiting=options.max_waiting, draft=options.draft,
     )  # fmt: skip
-    result.adapters |= {name: result.model.adapter(path) for name, path in adapters.items()}
+    result.adapters |= {name: result.model.adapter(path) for name, path in options.adapters.items()}
     return result
 
 
@@ -124,19 +144,11 @@ def _targets(adapters: Mapping[str, str | os.PathLike[str]]) -> set[str]:
     return result
 
 
-def loaded(graph: Any, session: InferenceSession | None, dtype: str | None) -> Model:
-    """Return a model, quantised by a scheme of `gc.quantize` if there is one."""
-    graph = graph if dtype is None else quantize(graph, dtype).graph
-    return (session or InferenceSession()).load(graph)
-
-
-def _encoder(
-    folder: Folder, *, cache: int | None, session: InferenceSession | None, dtype: str | None, ignore: Collection[str],
-    adapters: Collection[str], draft: Any, **_: Any,
-) -> TextEncoder:  # fmt: skip
+def _encoder(folder: Folder, options: Options) -> TextEncoder:
     """Return an encoder of texts, as the files of sentence-transformers say, by default with the mean over tokens."""
-    require(not adapters and draft is None, f"{folder.name} is an encoder, without adapters and a draft", "omit them")
-    config = encoder.Config.read(folder.config, ignore)
+    is_plain = not options.adapters and options.draft is None and options.cache_scales is None
+    require(is_plain, f"{folder.name} is an encoder, without adapters and a draft, or cache_scales", "omit them")
+    config = encoder.Config.read(folder.config, options.ignore)
     modules = _config.read_json(folder.file("modules.json")) if folder.has("modules.json") else []
     require(isinstance(modules, list) and all(isinstance(m, dict) for m in modules), "modules.json is not a list")
     paths = {str(m.get("type")).rpartition(".")[2]: os.path.basename(str(m.get("path"))) for m in modules}
@@ -154,13 +166,17 @@ def _encoder(
     if sentence.get("do_lower_case"):
         parts = [normalizers.Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])]
         tokenizer.normalizer = normalizers.Sequence(parts)
-    limits = cache, sentence.get("max_seq_length"), folder.fields("tokenizer_config.json").get("model_max_length")
+    limits = (
+        options.cache,
+        sentence.get("max_seq_length"),
+        folder.fields("tokenizer_config.json").get("model_max_length"),
+    )
     limit = next((limit for limit in limits if type(limit) is int and limit > 0), config.max_tokens)
     tokenizer.enable_truncation(min(limit, config.max_tokens))
     # Spinning threads would take processors from the tokenizer.
-    session = session or InferenceSession(config={"session.intra_op.allow_spinning": False})
+    session = InferenceSession(config={"session.intra_op.allow_spinning": False})
     default = texts.get("default_prompt_name")
-    return TextEncoder(folder.name, tokenizer, loaded(graph, session, dtype), "Normalize" in paths, prompts, default)
+    return TextEncoder(folder.name, tokenizer, options.loaded(graph, session), "Normalize" in paths, prompts, default)
 
 
 LOADERS: dict[str, Callable[..., Any]] = {
@@ -170,11 +186,11 @@ LOADERS: dict[str, Callable[..., Any]] = {
 """What makes a model of a Folder and the options of `models.load`, by `model_type`."""
 
 
-def load(path: str, **options: Any) -> Any:
+def load(path: str, options: Options) -> Any:
     """Return the model of a folder. Raises `ModelError` for an unknown `model_type`."""
     folder = Folder(path, _config.content_of(os.path.join(path, "config.json")))
     kind = folder.config.get("model_type")
     loader = LOADERS.get(kind) if isinstance(kind, str) else None
     if loader is None:
         raise unknown_type("load", kind, LOADERS)
-    return loader(folder, **options)
+    return loader(folder, options)

@@ -354,6 +354,14 @@ def test_weights_are_quantised_by_the_scheme(tmp_path: Path) -> None:
     assert len(result.tokens) == 4
 
 
+def test_caches_of_int8_have_the_scales_of_the_folder(tmp_path: Path) -> None:
+    with models.load(folder(tmp_path)) as decoder:
+        scales = models.cache_scales(decoder.model, [decoder.encode("Hello world")])
+    with models.load(tmp_path, cache_scales=scales) as decoder:
+        assert {decoder.model.buffers[name].dtype for name in scales} == {np.dtype(np.int8)}
+        assert len(decoder.generate("Hello", max_tokens=4).tokens) == 4
+
+
 def test_links_of_a_cache_are_followed(tmp_path: Path) -> None:
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "main"
     blobs.mkdir()

@@ -25,11 +25,16 @@ from graphcore.runtime.ort.optimisers import disabled_by, idle
 from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
-from graphcore.runtime.sessions.direct.scan import Scan
+from graphcore.support.lazy import Lazy
 from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
     import onnx
+
+    from graphcore.runtime.sessions.direct import scan as scanning
+    from graphcore.runtime.sessions.direct.scan import Scan
+else:  # files that graphcore wrote for a lowering do not need it
+    scanning = Lazy("graphcore.runtime.sessions.direct.scan")
 
 _MAX_PARSED_BYTES = 8 << 20
 """Up to this size, parsing a whole model takes less time than splitting off its large tensors."""
@@ -62,7 +67,7 @@ def plan_direct(
     *,
     keeps_halves: bool = True,
     defaults: frozenset[str] = frozenset(),
-    make_scan: Callable[..., Scan] = Scan,
+    make_scan: Callable[..., Scan] | None = None,
 ) -> DirectPlan | str:
     """Return the plan of a model that runs on the CPU without lowering, or the reason why it needs a Graph.
 
@@ -80,6 +85,7 @@ def plan_direct(
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
+    make_scan = make_scan or scanning.Scan
     scan = make_scan(legality("cpu", runtime()), keeps_halves=keeps_halves and not is_legal, defaults=defaults)
     if not scan.run(proto, lambda: model.proto, model.is_aligned):
         return scan.reason or ""
