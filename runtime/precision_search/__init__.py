@@ -79,7 +79,8 @@ def mixed_precision(
         cost: What to save: "bytes" of weights, "flops", each by the width of its floats, or "time" on the session.
         keep_io: If True, inputs and outputs keep their dtypes. Otherwise they have the first dtype of floats.
         keep: Patterns of operators, layers, results, inputs and weights that stay, see `Graph.astype`.
-        progress: True shows a line on stderr. A function gets the number of decided layers, and of all.
+        progress: True shows a line on stderr. A function gets the number of decisions, one for each layer and dtype and
+            one to measure it alone, and the number of all.
         resume: A file of trials. A search that was interrupted continues; one with another budget reuses them.
         session: What runs the trials; by default the CPU with exact numbers.
 
@@ -111,14 +112,14 @@ def mixed_precision(
         None if resume is None else os.fspath(resume),
     )
     trials = Trials(source, runs, options)
-    with steps(progress, len(names) * len(trials.units), "layers") as step:
-        search = _Search(trials, max_error, schemes)
+    search = _Search(trials, max_error, schemes)
+    with steps(progress, (len(names) + 1) * len(trials.units), "decisions") as step:
         search.run(floats, step)
-    return _described(trials, search.base, max_error, floats)
+        return _described(trials, search.base, max_error, floats, step)
 
 
 class _Search:
-    """The search for an assignment. base: the best one so far. step: called for each decided layer and dtype."""
+    """The search for an assignment. base: the best one so far."""
 
     def __init__(self, trials: Trials, max_error: float, schemes: Sequence[str]) -> None:
         self.base = trials.wide
@@ -129,20 +130,20 @@ class _Search:
     def run(self, floats: Sequence[DType], step: Callable[[], None]) -> None:
         """Decide all layers: the dtypes of floats first, then schemes of ever fewer bits.
 
-        The fewer bits, the more error for each saved byte: the budget goes to the wider ones first.
+        The fewer bits, the more error for each saved byte: the budget goes to the wider ones first. step: called for
+        each decision.
         """
         wide = self._trials.wide
         moves: list[DType | str] = [*floats, *self._schemes[1:]]
         narrowest = wide
         for move in moves[:1] + moves[len(floats) or 1 :]:
             narrowest = self._moved(narrowest, self._movable(narrowest, move), move)
-        if self._accepts(narrowest):
-            return
-        if self._trials.measure(wide).error > self._max_error:
+        is_decided = self._accepts(narrowest)
+        if not is_decided and self._trials.measure(wide).error > self._max_error:
             self.base = min(wide, narrowest, key=lambda assignment: self._trials.measure(assignment).error)
-            return
+            is_decided = True
         for move in moves:
-            units = self._movable(self.base, move)
+            units = [] if is_decided else self._movable(self.base, move)
             if units and not self._accepts(self._moved(self.base, units, move)):
                 self._take(self._ranked(units, move), move)
             for _ in wide:
@@ -200,7 +201,9 @@ class _Search:
             self._take(units[len(units) // 2 :], move)
 
 
-def _described(trials: Trials, final: Assignment, max_error: float, floats: Sequence[DType]) -> MixedPrecision:
+def _described(
+    trials: Trials, final: Assignment, max_error: float, floats: Sequence[DType], step: Callable[[], None]
+) -> MixedPrecision:
     """Return the result for an assignment, with the error of each layer alone."""
     total = trials.measure(final)
     stays = reasons(trials, [u for u, p in enumerate(final) if p.dtype not in floats[:1]], floats[0]) if floats else {}
@@ -221,6 +224,7 @@ def _described(trials: Trials, final: Assignment, max_error: float, floats: Sequ
                 ranges[u],
             )
         )
+        step()
     met, curve = total.error <= max_error, pareto(trials.stored.values())
     return MixedPrecision(trials.build(final), met, total.error, max_error, tuple(rows), curve, trials.count)
 

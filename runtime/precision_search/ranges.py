@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -82,10 +82,12 @@ def _measured(trials: Trials, values: Mapping[int, Symbol], dtype: DType) -> dic
     return {number: each for number, each in ranges.items() if each.count}
 
 
-def _reason(nodes: Iterable[Node], ranges: Mapping[int, _Range], dtype: DType) -> str:
+def _reason(nodes: Sequence[Node], ranges: Mapping[int, _Range], dtype: DType) -> str:
     """Return the worst that happens to the values of some nodes in a dtype."""
     limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     worst, text = 4 * float(limits.eps), f"rounding: {dtype} has {limits.nmant + 1} bits"
+    if not any(id(symbol) in ranges for node in nodes for symbol in node.outputs):
+        return "its values are in a body, and not measured"
     for node in nodes:
         pairs = [(s, ranges[id(s)]) for s in (*node.outputs, *node.inputs) if s is not None and id(s) in ranges]
         for symbol, each in pairs:

@@ -90,7 +90,7 @@ class MixedPrecision:
         write_text(os.fspath(path), _svg(self.curve, self.max_error))
 
 
-_HEAD = ("layer", "operators", "dtype", "weights", "before", "after", "error alone", "range", "why not narrower")
+_HEAD = ("layer", "operators", "dtype", "weights", "before", "after", "error alone", "range", "reason")
 
 
 def _cells(row: LayerPrecision) -> tuple[str, ...]:
