@@ -199,21 +199,21 @@ class Keep:
 
         dtypes: those that are converted. A warning names a pattern that matches nothing of them.
         """
-        self._patterns = _patterns(patterns)
-        self._matches = functools.cache(lambda name: any(fnmatch.fnmatchcase(name, p) for p in self._patterns))
-        if self._patterns:
-            _check_patterns(graph, self._patterns, Sources(dtypes, True))
+        self.patterns = _patterns(patterns)
+        self._matches = functools.cache(lambda name: any(fnmatch.fnmatchcase(name, p) for p in self.patterns))
+        if self.patterns:
+            _check_patterns(graph, self.patterns, Sources(dtypes, True))
 
     def __bool__(self) -> bool:
-        return bool(self._patterns)
+        return bool(self.patterns)
 
     def has_node(self, node: Node) -> bool:
         """Return True if a node keeps its dtype."""
-        return bool(self._patterns) and any(map(self._matches, _names_of_node(node)))
+        return bool(self.patterns) and any(map(self._matches, _names_of_node(node)))
 
     def has_value(self, symbol: Symbol) -> bool:
         """Return True if an input, weight or constant keeps its dtype."""
-        return symbol.given_name is not None and bool(self._patterns) and self._matches(symbol.given_name)
+        return symbol.given_name is not None and bool(self.patterns) and self._matches(symbol.given_name)
 
 
 def _names_of_node(node: Node) -> set[str]:

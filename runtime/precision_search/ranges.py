@@ -95,29 +95,19 @@ def _reason(nodes: Sequence[Node], ranges: Mapping[int, _Range], dtype: DType) -
             if each.high > float(limits.max):
                 return f"overflow: {node.op_type} {name} up to {each.high:.3g}, {dtype} ends at {float(limits.max):.5g}"
             share = each.zeros / each.count
-            lost = max(
-                math.sqrt(each.lost / each.squares) if each.squares else 0.0, share if share >= _LOST_SHARE else 0
-            )
+            lost = math.sqrt(each.lost / each.squares) if each.squares else 0.0
+            lost = max(lost, share if share >= _LOST_SHARE else 0.0)
             if lost > worst:
-                worst, text = (
-                    lost,
-                    (
-                        f"underflow: {node.op_type} {name} down to {each.low:.3g}, {share:.0%} of it becomes 0; "
-                        f"{dtype} starts at {float(limits.smallest_subnormal):.2g}"
-                    ),
-                )
+                worst, least = lost, float(limits.smallest_subnormal)
+                text = f"underflow: {node.op_type} {name} down to {each.low:.3g}, {share:.0%} of it becomes 0; "
+                text += f"{dtype} starts at {least:.2g}"
         if node.op_type in _SUMS and id(node.outputs[0]) in ranges:
             result = ranges[id(node.outputs[0])]
-            high, mean = max(((r.high, r.mean) for s, r in pairs[1:]), default=(0.0, 0.0))
+            high, mean = max(((r.high, r.mean) for _, r in pairs[1:]), default=(0.0, 0.0))
             lost = mean / result.mean * float(limits.eps) if result.mean else 0.0
             if lost > worst:
-                worst, text = (
-                    lost,
-                    (
-                        f"cancellation: {node.op_type} of numbers up to {high:.3g} gives {node.outputs[0].name} "
-                        f"up to {result.high:.3g}"
-                    ),
-                )
+                worst, sums = lost, f"{node.op_type} of numbers up to {high:.3g}"
+                text = f"cancellation: {sums} gives {node.outputs[0].name} up to {result.high:.3g}"
     return text
 
 
@@ -136,9 +126,9 @@ def _proved(trials: Trials, assignment: Assignment) -> set[int]:
     Bounds are those of weights of floats: nodes from the first quantised weight on have no proof.
     """
     graph = trials.narrow(assignment)
-    pairs = [*zip(_computing(trials.graph), _computing(graph), strict=False)]
+    olds, news = _computing(trials.graph), _computing(graph)
     bounds_of = getattr(graph, "bounds", None)
-    if bounds_of is None or any(old.op_type != new.op_type for old, new in pairs):
+    if bounds_of is None or [node.op_type for node in olds] != [node.op_type for node in news]:
         return set()
     inputs: dict[str, tuple[float, float]] = {}
     for name, array in (pair for feeds in trials.feeds() for pair in feeds.items()):
@@ -154,14 +144,11 @@ def _proved(trials: Trials, assignment: Assignment) -> set[int]:
         if not quantized.isdisjoint(inner):
             break
         reached.update(inner)
-    return {
-        id(old)
-        for old, new in pairs
-        if id(old) in reached
-        and all(
-            bounds.proves(s, s.dtype).no_overflow for s in (*new.inputs, *new.outputs) if s is not None and is_float(s)
-        )
-    }
+    for old, new in zip(olds, news, strict=True):
+        floats = [s for s in (*new.inputs, *new.outputs) if s is not None and is_float(s)]
+        if not all(bounds.proves(s, s.dtype).no_overflow for s in floats):
+            reached.discard(id(old))
+    return reached
 
 
 def _computing(graph: Graph) -> list[Node]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import onnxruntime
 
+from graphcore._version import __version__
 from graphcore.analysis.flops import flops
 from graphcore.analysis.layers import layers
 from graphcore.analysis.sizes import bytes_of, sizes
@@ -144,7 +146,10 @@ class Trials:
         self._plans = {}
         for name in options.schemes:
             scheme = choices(name, None, True, None, False, None, True, is_decoder)
-            self._plans[name] = planned(self.graph, self._candidates, scheme, select, False)
+            plan = self._plans[name] = planned(self.graph, self._candidates, scheme, select, False)
+            for candidate in self._candidates:
+                if options.keep.has_value(candidate.weight.root):
+                    plan.chosen.pop(id(candidate.node), None)
         self.units = units_of(self.graph, options.keep, {id(c.node): i for i, c in enumerate(self._candidates)})
         self.wide: Assignment = (WIDE,) * len(self.units)
         if not self.units:
@@ -169,9 +174,7 @@ class Trials:
 
     def can_quantize(self, unit: int, scheme: str) -> bool:
         """Return True if a scheme applies to a weight of a unit."""
-        own = [self._candidates[i] for i in self.units[unit].weights]
-        chosen = self._plans[scheme].chosen
-        return any(id(c.node) in chosen and not self.options.keep.has_value(c.weight.root) for c in own)
+        return any(id(self._candidates[i].node) in self._plans[scheme].chosen for i in self.units[unit].weights)
 
     def bytes_of_units(self, assignment: Assignment) -> list[tuple[int, int]]:
         """Return the bytes of the constants of each unit before and after, each in the unit that reads it first."""
@@ -228,12 +231,12 @@ class Trials:
     def dims(self) -> dict[str, int]:
         """Return the largest size of each named dim in the samples."""
         types = {s.name: s.type for s in self.graph.inputs if isinstance(s.type, TensorType) and s.type.shape.is_ranked}
-        sizes: dict[str, int] = {}
+        result: dict[str, int] = {}
         for name, array in (pair for feeds in self.feeds() for pair in feeds.items() if pair[0] in types):
             for dim, size in zip(types[name].shape, np.shape(array), strict=False):
                 if dim.name:
-                    sizes[dim.name] = max(size, sizes.get(dim.name, 0))
-        return sizes
+                    result[dim.name] = max(size, result.get(dim.name, 0))
+        return result
 
     def _quantized(self, graph: Graph, schemes: Mapping[int, str]) -> Graph:
         """Return a narrowed graph with encoded weights, which are encoded from float32 once for all trials."""
@@ -298,10 +301,10 @@ class Trials:
     def _digest(self) -> str:
         """Return the hash of the graph, the samples and the options that trials depend on."""
         chosen, metric = self.options, self.options.metric
-        named: Any = metric if hasattr(metric, "__qualname__") else type(metric)
-        name = metric if isinstance(metric, str) else f"{named.__module__}.{named.__qualname__}"
-        options = [name, chosen.cost, str(chosen.io_dtype), *self._plans, repr(chosen.session), chosen.session.optimize]
-        options += [unit.name for unit in self.units]
+        kind: Any = metric if hasattr(metric, "__qualname__") else type(metric)
+        name = metric if isinstance(metric, str) else f"{kind.__module__}.{kind.__qualname__}"
+        options = [name, chosen.cost, str(chosen.io_dtype), repr(chosen.session), chosen.session.optimize]
+        options += [__version__, onnxruntime.__version__, *self._plans, "", *chosen.keep.patterns]
         digest = hashlib.sha256(json.dumps(options).encode())
         for chunk in write_graph(self.graph, Options("onnx")).encoded():
             digest.update(chunk)

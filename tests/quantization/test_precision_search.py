@@ -293,9 +293,10 @@ def test_trials_are_those_of_one_graph_its_samples_and_options(tmp_path: Path) -
         lambda: gc.mixed_precision(perceptron(2), feeds[1:], max_error=1e-3, resume=path),
         lambda: gc.mixed_precision(perceptron(2), feeds, max_error=1e-3, metric="max", resume=path),
         lambda: gc.mixed_precision(perceptron(2), feeds, max_error=1e-3, keep_io=False, resume=path),
+        lambda: gc.mixed_precision(perceptron(2), feeds, max_error=1e-3, keep="w1", resume=path),
     ]
     assert all(other().runs > 0 for other in others)
-    assert len(json.loads(path.read_text())) == 5
+    assert len(json.loads(path.read_text())) == 6
     assert gc.mixed_precision(perceptron(2), feeds, max_error=1e-3, resume=path).report == first.report
 
 
