@@ -15,7 +15,7 @@ TABLES = {
         graphcore/analysis/flop_rules.py _BY_DOMAIN
         graphcore/conformance/cells.py ONNX_OPERATORS
         graphcore/arrays/evaluate.py _FOLDS
-        graphcore/ir/transform/ranges.py _EXACT _FUNCTIONS RULES
+        graphcore/ir/transform/ranges.py _FUNCTIONS RULES
         graphcore/ir/transform/shape_values.py VALUES
         graphcore/onnx/schemas/other_domains.py RULES
         graphcore/onnx/versions/downgrade.py ROWS

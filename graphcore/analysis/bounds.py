@@ -21,7 +21,7 @@ from graphcore.ir.transform.ranges import Array, Call, results_of
 from graphcore.ir.transform.walk import bodies
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType, is_wide
+from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _MAX_BYTES = 1 << 28
@@ -113,8 +113,9 @@ def bounds(
     """Return bounds of every value of the graph, for all inputs within ranges.
 
     The bounds hold with the rounding of each result, sums in any order, and the error of kernels in docs/numbers.md.
-    They are loose in deep networks. Operators without a rule have unknown results. Normalizations are those of ONNX:
-    differences from the mean over their root mean square. Every axis is assumed to have elements.
+    They are loose in deep networks. Operators without a rule have unknown results. Norms, attention
+    and recurrent layers keep their inner values in float32 at least, and norms subtract the mean before they square.
+    Every axis is assumed to have elements.
 
     Args:
         inputs: `(low, high)` by name of the input. Other inputs may be any number of their dtype, infinite or NaN.
@@ -201,12 +202,18 @@ class _Analysis:
             return None
         symbol = root_of(symbol)
         if isinstance(symbol.producer, Constant) and id(symbol) not in self.now:
-            array = self._array(symbol)
-            if array is None or not array.size or np.isnan(array).any():
-                self._put(symbol, None)
-            else:
-                self._put(symbol, Interval(float(array.min()), float(array.max())))
+            self._put(symbol, self._of_array(symbol.producer.array))
         return self.now.get(id(symbol))
+
+    def _of_array(self, array: Array) -> Interval | None:
+        """Return the interval of a constant's elements; None if it has none, or NaN."""
+        if not array.size or array.dtype == object:
+            return None
+        array = array.astype(np.float32) if array.dtype.kind == "V" else array  # dtypes of ml_dtypes
+        low, high = float(array.min()), float(array.max())
+        limits = (-math.inf, math.inf) if self.numbers is None else (self.numbers[1].least, self.numbers[1].largest)
+        is_limited = array.dtype.kind not in "biu" and math.isfinite(low) and math.isfinite(high)
+        return Interval(*np.clip([low, high], *limits)) if is_limited else Interval(low, high) if low <= high else None
 
     def _elements(self, symbol: Symbol | None) -> Array | None:
         """Return the elements of a constant in its own dtype; None for other values."""
@@ -218,14 +225,16 @@ class _Analysis:
     def _array(self, symbol: Symbol | None) -> Array | None:
         """Return the elements of a constant after rounding to the dtype of floats; None for other values."""
         array = self._elements(symbol)
-        if symbol is None or array is None or self._format(symbol) is None or is_wide(symbol.dtype):
+        if symbol is None or array is None or array.dtype == object or self._format(symbol) is None:
             return None
-        values = array.astype(np.float64)
-        if self.numbers is None or not symbol.dtype.is_float:
-            return values
-        dtype, numbers = self.numbers
-        limited = np.where(np.isfinite(values), np.clip(values, numbers.least, numbers.largest), values)
-        return cast_array(limited, DType.float64, dtype).astype(np.float64)
+        if self.numbers is not None and symbol.dtype.is_float:
+            rounded = cast_array(array, symbol.dtype, self.numbers[0])
+            limit = np.asarray(self.numbers[1].largest, rounded.dtype)
+            exceeds = np.isinf(rounded) & np.isfinite(array)
+            array = np.where(exceeds, np.copysign(limit, rounded), rounded) if exceeds.any() else rounded
+        return array.astype(
+            np.float32 if symbol.dtype.is_float and symbol.dtype.bits < 64 and array.ndim > 1 else np.float64
+        )
 
     def _size(self, dim: Dim) -> float:
         return int(dim) if dim.is_static else self.dims.get(dim.name or "", math.inf)

@@ -92,10 +92,8 @@ def format_of(dtype: DType) -> Format | None:
     if dtype is DType.string or dtype.is_complex:
         return None
     if not dtype.is_float:
-        least, largest = (
-            float(x) if dtype.bits < 1000 else math.inf * (1 if x > 0 else -1) for x in (dtype.min, dtype.max)
-        )
-        return Format(least, largest, 0, 1.0, False)
+        ends = (dtype.min, dtype.max) if dtype.bits < 1000 else ANY
+        return Format(float(ends[0]), float(ends[1]), 0, 1.0, False)
     import ml_dtypes  # slow
 
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]

@@ -87,6 +87,11 @@ class Call:
         """True if no operand may be infinite."""
         return not any(operand is not None and operand.is_infinite for operand in self.operands)
 
+    @property
+    def inner_largest(self) -> float:
+        """The largest inner value of norms, attention and recurrent layers, which compute in float32 at least."""
+        return max(self.format.largest, float(DType.float32.max))
+
     def ends(self, position: int) -> tuple[Any, Any]:
         """Return the lower and upper bounds of an operand: of each element of a constant vector; 0 if it is omitted."""
         array, operand = self.array(position), self.get(position) or ZERO
@@ -171,17 +176,21 @@ def _exact(function: Callable[[Any], Any]) -> Rule:
     return lambda call: hull(function(_points(call[0])), call[0].may_be_nan)
 
 
+def _activation(function: Callable[[Any, Callable[..., float]], Any]) -> Rule:
+    """Return the rule of a function of an operand and of attributes, monotone on both sides of 0."""
+    return lambda call: _function(lambda x: function(x, call.number))(call)
+
+
 def _sigmoid(x: Array) -> Array:
     return np.exp(-np.logaddexp(0.0, -x))
 
 
-def _elu(x: Array, alpha: float, gamma: float = 1.0) -> Array:
-    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+def _elu(x: Array, alpha: float) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
 
 
 def _gelu(call: Call) -> Interval | Sequence[Interval]:
-    is_tanh = call.node.attributes.get("approximate", "none") in ("tanh", b"tanh")
-    scale = math.sqrt(8 / math.pi)
+    is_tanh, scale = call.node.attributes.get("approximate", "none") in ("tanh", b"tanh"), math.sqrt(8 / math.pi)
     return _function(
         lambda x: x * (_sigmoid(scale * (x + 0.044715 * x**3)) if is_tanh else (1 + _erf(x / math.sqrt(2))) / 2),
         -0.752,
@@ -197,36 +206,36 @@ def _swish(call: Call) -> Interval | Sequence[Interval]:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
-_EXACT: dict[str, Callable[[Array], Array]] = {
-    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Relu": lambda x: np.maximum(x, 0.0),
-    "Round": np.rint, "Sign": np.sign, "Square": np.square, "Trunc": np.trunc,
-}  # fmt: skip
 _FUNCTIONS: dict[str, Rule] = {
-    **{name: _exact(function) for name, function in _EXACT.items()},
+    "Abs": _exact(np.abs),
+    "Ceil": _exact(np.ceil),
+    "Floor": _exact(np.floor),
+    "Neg": _exact(np.negative),
+    "Relu": _exact(lambda x: np.maximum(x, 0.0)),
+    "Round": _exact(np.rint),
+    "Sign": _exact(np.sign),
+    "Square": _exact(np.square),
+    "Trunc": _exact(np.trunc),
     "Acos": _function(np.arccos, domain=(-1.0, 1.0)),
     "Acosh": _function(np.arccosh, within=_POSITIVE, domain=(1.0, math.inf)),
     "Asin": _function(np.arcsin, domain=(-1.0, 1.0)),
     "Asinh": _function(np.arcsinh),
     "Atan": _function(np.arctan),
     "Atanh": _function(np.arctanh, domain=(-1.0, 1.0)),
-    "Celu": lambda call: _function(lambda x: _elu(x / call.number("alpha", 1.0), 1.0, call.number("alpha", 1.0)))(call),
+    "Celu": _activation(lambda x, number: number("alpha", 1.0) * _elu(x / number("alpha", 1.0), 1.0)),
     "Cosh": _function(np.cosh, within=(1.0, math.inf)),
-    "Elu": lambda call: _function(lambda x: _elu(x, call.number("alpha", 1.0)))(call),
+    "Elu": _activation(lambda x, number: _elu(x, number("alpha", 1.0))),
     "Erf": _function(_erf, within=(-1.0, 1.0)),
     "Exp": _function(np.exp, within=_POSITIVE),
     "Expm1": _function(np.expm1, within=(-1.0, math.inf)),
     "Gelu": _gelu,
-    "HardSigmoid": lambda call: _function(
-        lambda x: np.clip(call.number("alpha", 0.2) * x + call.number("beta", 0.5), 0.0, 1.0)
-    )(call),
+    "HardSigmoid": _activation(lambda x, number: np.clip(number("alpha", 0.2) * x + number("beta", 0.5), 0.0, 1.0)),
     "HardSwish": _function(lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0), -1.5, within=(-0.376, math.inf)),
-    "LeakyRelu": lambda call: _function(lambda x: np.where(x < 0, call.number("alpha", 0.01) * x, x))(call),
+    "LeakyRelu": _activation(lambda x, number: np.where(x < 0, number("alpha", 0.01) * x, x)),
     "Log": _function(np.log, domain=_POSITIVE),
     "Log1p": _function(np.log1p, domain=(-1.0, math.inf)),
     "Mish": _function(lambda x: x * np.tanh(np.logaddexp(0.0, x)), -1.192446, within=(-0.309, math.inf)),
-    "Selu": lambda call: _function(
-        lambda x: _elu(x, call.number("alpha", 1.67326319), call.number("gamma", 1.05070102))
-    )(call),
+    "Selu": _activation(lambda x, number: number("gamma", 1.05070102) * _elu(x, number("alpha", 1.67326319))),
     "Sigmoid": _function(_sigmoid, within=(0.0, 1.0)),
     "Sinh": _function(np.sinh),
     "Softplus": _function(lambda x: np.logaddexp(0.0, x), within=_POSITIVE),
@@ -266,7 +275,7 @@ def _repeated(call: Call, term: Interval, terms: float) -> Interval:
 
 def _weighted(call: Call, x: Interval, weights: Array, bias: tuple[Any, Any] = (0.0, 0.0)) -> Interval:
     """Return the interval of sums over the first axis of constant weights, exact for each of the others."""
-    positive, negative = np.maximum(weights, 0).sum(0), np.minimum(weights, 0).sum(0)
+    positive, negative = (select(weights, 0).sum(0, np.float64) for select in (np.maximum, np.minimum))
     low, high = x.low * positive + x.high * negative + bias[0], x.high * positive + x.low * negative + bias[1]
     magnitude = x.magnitude * (positive - negative) + np.maximum(np.abs(bias[0]), np.abs(bias[1]))
     return _summed(call, low, high, magnitude, len(weights) + 1, call.may_be_nan)
@@ -360,8 +369,7 @@ def _normalized(call: Call, axes: slice, bias: int = 2) -> Interval:
     limit = math.sqrt(count) * (1 + (count + 8) * 2 * call.format.unit)
     scales, shifts = call.ends(1), call.ends(bias)
     size, offset = limit * np.max(np.abs(scales), 0), np.max(np.abs(shifts), 0)
-    # Kernels compute in float32 at least.
-    is_defined = call[0].magnitude * count < max(call.format.largest, float(DType.float32.max))
+    is_defined = call[0].magnitude * count < call.inner_largest
     may_be_nan = call.may_be_nan or not is_defined or call.number("epsilon", 1e-5) <= 0
     return _summed(call, shifts[0] - size, shifts[1] + size, size + offset, 2, may_be_nan)
 
@@ -383,7 +391,7 @@ def _recurrent(call: Call) -> Sequence[Interval]:
     state = _approximate(call, join([state, Interval(-1.0, 1.0)]))
     weights = call.sizes(1)[-1] * call[0].magnitude * call[1].magnitude
     gate = weights + call.sizes(2)[-1] * state.magnitude * call[2].magnitude + 2 * bias.magnitude
-    if call.node.attributes.get("activations") or call.get(7) is not None or not gate <= call.format.largest:
+    if call.node.attributes.get("activations") or call.get(7) is not None or not gate <= call.inner_largest:
         return ()
     grown = cell.magnitude + steps * (1 + 1e-6)
     states, cells = (_summed(call, -n, n, n, 3 * steps, call.may_be_nan) for n in (state.magnitude, grown))
@@ -393,7 +401,7 @@ def _recurrent(call: Call) -> Sequence[Interval]:
 def _attention(call: Call) -> Interval:
     """Return the interval of means of values, operand 2, and of earlier ones, operand 5."""
     scores = call[0].magnitude * call[1].magnitude * call.sizes()[-1]
-    if not (call.is_finite and scores <= call.format.largest):
+    if not (call.is_finite and scores <= call.inner_largest):
         return call.format.whole
     places = [i for i in (2, 5) if call.get(i) is not None]
     return _mean(call, join(call[i] for i in places), sum(call.sizes(i)[-2] for i in places))
@@ -480,6 +488,7 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Resize": _resized,
+    "Shape": lambda call: Interval(0.0, min(max([0.0, *call.sizes()]), 2.0**62)),
     "Dropout": lambda call: call.format.whole if (call.get(2) or ZERO).high else call[0],
     "Range": lambda call: _approximate(call, join([call[0], call[1]])),
     "DequantizeLinear": lambda call: multiply(call.format.enclose(add(call[0], negate(call.get(2) or ZERO))), call[1]),
