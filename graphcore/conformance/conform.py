@@ -37,7 +37,8 @@ _MARKS = ("<!-- table of conformance -->", "<!-- end table of conformance -->")
 class Runtime:
     """A runtime of `runtimes.RUNTIMES`.
 
-    release: of onnxruntime, onnxruntime-web or openvino, by default the installed one. provider: of onnxruntime.
+    release: of onnxruntime, onnxruntime-web or openvino, by default the installed one. provider: of onnxruntime; "wasm"
+    runs graphcore's files in onnxruntime-web.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Runtime:
     provider: str = "cpu"
 
     def __str__(self) -> str:
+        if self.name == "graphcore" and self.provider == "wasm":
+            return f"graphcore on onnxruntime-web {self.release}".rstrip()
         on = " on onnxruntime" if self.name == "graphcore" and self.release else ""
         return f"{self.name}{on} {self.release}".rstrip() + (f", {self.provider}" if self.provider != "cpu" else "")
 
@@ -196,7 +199,9 @@ def _environment(runtime: Runtime) -> dict[str, str]:
     path = [str(Path(FOLDER).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
     cache = cache_folder("conform")
-    if runtime.name == "onnxruntime-web":
+    if runtime.provider == "wasm" and runtime.name not in ("graphcore", "onnxruntime-web"):
+        raise RunError(f"conform: {runtime.name} does not run in wasm", help="add --engine graphcore")
+    if runtime.name == "onnxruntime-web" or runtime.provider == "wasm":
         package = f"onnxruntime-web@{runtime.release or 'latest'}"
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", package, "--prefix"]
         place = cache / package.replace("@", "-")

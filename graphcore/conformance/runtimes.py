@@ -18,13 +18,17 @@ import onnx
 import onnxruntime
 
 from graphcore.arrays.external_data import Folder
+from graphcore.ir.graph import Graph
+from graphcore.onnx.proto.model_proto import join
 from graphcore.onnx.proto.tensors import array_of
 from graphcore.onnx.proto.value_protos import raw
+from graphcore.runtime.export import Options, write_graph
 from graphcore.runtime.ort.options import resolve
 from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
 from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 CANDIDATE = "GRAPHCORE_CANDIDATE"
 """The environment variable with the runtime and the provider that onnx-tests tests."""
@@ -141,6 +145,34 @@ class WebRuntime:
         return run
 
 
+class WasmSession:
+    """Graphs in onnxruntime-web, as the files that graphcore writes for its wasm."""
+
+    def __init__(self) -> None:
+        self._web = WebRuntime()
+
+    def close(self) -> None:
+        """End the process of Node.js."""
+        self._web.close()
+
+    def load(self, model: Graph | onnx.ModelProto) -> Any:
+        """Return a function of arrays by name. Raises `RuntimeError` for an error of onnxruntime-web."""
+        graph = model if isinstance(model, Graph) else Graph.load(model)
+        types = [*(s.type for s in graph.inputs), *graph.output_types.values()]
+        narrow = [t for t in types if isinstance(t, TensorType) and t.dtype.is_float and t.dtype.name not in WEB_DTYPES]
+        written = write_graph(graph, Options("wasm", precision=None, io_dtype="float64" if narrow else None))
+        loaded = self._web.load(onnx.ModelProto.FromString(join(written.encoded())))
+
+        def run(**feeds: Any) -> list[Any]:
+            if not narrow:
+                return list(loaded(**feeds))
+            floats = {n: np.asarray(x, np.float64) if DType.of(x.dtype).is_float else x for n, x in feeds.items()}
+            return [x.astype(t.dtype.numpy) for x, t in zip(loaded(**floats), types[len(graph.inputs) :], strict=True)]
+
+        run.inputs = loaded.inputs  # type: ignore[attr-defined]
+        return run
+
+
 def text_of(model: onnx.ModelProto) -> str:
     """Return a model for a request."""
     return base64.b64encode(model.SerializeToString()).decode()
@@ -164,7 +196,7 @@ def array_from(described: Mapping[str, Any]) -> Any:
 
 
 RUNTIMES: Mapping[str, Callable[[str], Callable[[Any], Any]]] = {
-    "graphcore": lambda provider: InferenceSession(provider).load,
+    "graphcore": lambda provider: WasmSession().load if provider == "wasm" else InferenceSession(provider).load,
     "onnxruntime": lambda provider: lambda model: OrtModel(model.SerializeToString(), provider),
     "onnxruntime-web": lambda provider: WebRuntime().load,
     "openvino": lambda provider: _OpenVino,

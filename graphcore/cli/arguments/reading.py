@@ -298,6 +298,7 @@ examples:
   graphcore conform
   graphcore conform --runtime 1.27.0 --runtime 1.32.0 --json
   graphcore conform --engine onnxruntime-web --runtime 1.30.0 --suite onnx
+  graphcore conform --engine graphcore --provider wasm --runtime 1.30.0
   graphcore conform --engine openvino --runtime 2026.4.1 --suite dtypes
   graphcore conform --suite onnx-tests --onnx-tests ../onnx-tests --page conformance.md
 """
