@@ -269,7 +269,7 @@ def save_html(graph: Graph, path: str | os.PathLike[str], options: PageOptions) 
     try:
         file = os.path.realpath(os.fspath(path))
         wasm = data.get("run", {}).get("beside")
-        before = [(os.path.join(os.path.dirname(file), wasm), (web_package().wasm,))] if wasm else []
+        before = [(os.path.join(os.path.dirname(file), wasm), web_package()[2:])] if wasm else []
         replace_files([*before, (file, (content,))])
     except (OSError, ValueError) as error:
         raise ExportError(

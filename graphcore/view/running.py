@@ -33,7 +33,7 @@ _MAX_BYTES = 1 << 28
 
 def run_data(data: GraphData, wasm: Wasm) -> Json:
     """Return the `Run` of `model.ts`. Raises as `save_html`."""
-    package = web_package()
+    release, program, webassembly = web_package()
     graph, places = data.graph, {id(symbol): i for i, symbol in enumerate(data.source_values)}
     border = [("input", s.name, s.type) for s in graph.input_symbols]
     border += [("output", name, type_) for name, type_ in graph.output_types.items()]
@@ -59,7 +59,7 @@ def run_data(data: GraphData, wasm: Wasm) -> Json:
     floats = {t.dtype for t in types if isinstance(t, TensorType) and t.dtype.is_float}
     wide = "float64" if DType.float64 in floats else "float32"
     io_dtype = None if floats <= {DType.float32, DType.float64} else wide
-    written = write_graph(traced, Options("cpu", runtime=package.release, io_dtype=io_dtype))
+    written = write_graph(traced, Options("cpu", runtime=release, io_dtype=io_dtype))
     model = join(written.encoded())
     if len(model) > _MAX_BYTES:
         raise GraphError(
@@ -73,10 +73,10 @@ def run_data(data: GraphData, wasm: Wasm) -> Json:
     named = [*zip(written.graph.output_types, written.graph.outputs, ends, strict=True)]
     first = len(graph.outputs)
     return {
-        "release": package.release,
-        "engine": _packed(package.program),
-        "wasm": _packed(package.wasm) if wasm == "inline" else "",
-        "beside": "" if wasm == "inline" else f"onnxruntime-web-{package.release}.wasm",
+        "release": release,
+        "engine": _packed(program),
+        "wasm": _packed(webassembly) if wasm == "inline" else "",
+        "beside": "" if wasm == "inline" else f"onnxruntime-web-{release}.wasm",
         "model": _packed(model),
         "inputs": [_end(data, *each) for each in inputs if each[0] not in written.graph.defaults],
         "outputs": [_end(data, *each) for each in named],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphcore.errors import MissingExtraError
@@ -15,25 +14,17 @@ WEB_FOLDER = "GRAPHCORE_ONNXRUNTIME_WEB"
 _SUGGESTED = "1.30.0"
 
 
-@dataclass(frozen=True, slots=True)
-class WebPackage:
-    """onnxruntime-web. release: its version. program: its module of JavaScript. wasm: its WebAssembly."""
+def web_package() -> tuple[str, bytes, bytes]:
+    """Return the release of onnxruntime-web, its program in JavaScript and its WebAssembly.
 
-    release: str
-    program: bytes
-    wasm: bytes
-
-
-def web_package() -> WebPackage:
-    """Return onnxruntime-web as npm installed it in the folder of `WEB_FOLDER`, by default the current one.
-
-    Raises `MissingExtraError`.
+    They are read where npm installed them: in the folder of `WEB_FOLDER`, by default the current one. Raises
+    `MissingExtraError`.
     """
     folder = Path(os.environ.get(WEB_FOLDER) or ".", "node_modules", "onnxruntime-web")
     try:
         release = str(json.loads((folder / "package.json").read_bytes())["version"])
-        files = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
-        return WebPackage(release, *((folder / "dist" / name).read_bytes() for name in files))
+        program = (folder / "dist" / "ort.wasm.bundle.min.mjs").read_bytes()
+        return release, program, (folder / "dist" / "ort-wasm-simd-threaded.wasm").read_bytes()
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise MissingExtraError(
             f"onnxruntime-web cannot be read in {folder}: {error}",

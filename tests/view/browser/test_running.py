@@ -327,6 +327,7 @@ def test_bad_files_are_told_beside_their_input(show: Show, checked: Graph) -> No
         ("x.npy", npy(np.asfortranarray(np.ones((2, 2), np.float32))), "save np.ascontiguousarray(x)"),
         ("x.npy", npy(np.array(["a"])), "elements of <U1"),
         ("x.json", b"{}", "{} is not a number."),
+        ("x.json", b"[" + b"1," * (1 << 23) + b"1]", "The text has 16777219 characters; a page reads up to 16777216"),
         ("x.exe", b"MZ", "The file is not .npy, .json or an image (.png, .jpg, .webp)."),
     ]
     with show(data_of(checked)) as opened:
@@ -420,5 +421,8 @@ def test_a_run_can_be_stopped(show: Show) -> None:
         opened.page.fill(".run textarea", "1")
         opened.page.click(".run button:text-is('Run')")
         opened.until("document.querySelector('.run [role=status]').textContent === 'Running…'")
+        assert opened.page.locator(".run button:text-is('Run')").is_disabled()
         opened.page.click(".run button:text-is('Stop')")
         assert state(opened) == "Not run: Stopped."
+        assert start(opened, {"x": "2e30"}).startswith("Ran in ")
+        assert results(opened)[0] == np.float32(2e30)

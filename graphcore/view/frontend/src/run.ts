@@ -7,16 +7,10 @@ import { statistics } from "./statistics";
 import { check, fromFile, npyOf, typed, zeros, type Tensor } from "./values";
 
 declare const RUNNER_SOURCE: string;
-const LONGEST = 1_000_000;
 
-async function bytesOf(packed: string): Promise<ArrayBuffer> {
-  const zipped = new Blob([Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0))]);
-  return new Response(zipped.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
-}
-
-/** The wasm of the page, or that beside it. */
-async function wasmOf(run: Run): Promise<ArrayBuffer> {
-  if (run.wasm !== "") return bytesOf(run.wasm);
+/** The WebAssembly of the page, packed, or that beside it. */
+async function wasmOf(run: Run): Promise<string | ArrayBuffer> {
+  if (run.wasm !== "") return run.wasm;
   if (location.protocol === "file:") throw new Error(`A browser does not read ${run.beside} beside a page that is opened from disk. Serve the folder (python -m http.server), or write the page with --wasm inline.`);
   const response = await fetch(run.beside);
   if (!response.ok) throw new Error(`${run.beside}, which belongs beside this page, cannot be read: ${response.status}.`);
@@ -25,7 +19,7 @@ async function wasmOf(run: Run): Promise<ArrayBuffer> {
 
 class Field {
   readonly problem = h("p", { class: "wrong", set: { role: "alert" } });
-  readonly text = h("textarea", { set: { rows: 2, maxlength: LONGEST, spellcheck: false }, on: { input: () => void (this.held = null) } });
+  readonly text = h("textarea", { set: { rows: 2, spellcheck: false }, on: { input: () => void (this.held = null) } });
   private held: Tensor | null = null;
   private readonly file = h("input", { set: { type: "file", "aria-label": "File" }, on: { change: () => void this.take(this.file.files?.[0]) } });
   private readonly scale = h("select", { set: { "aria-label": "Pixels" } }, ...["0 to 1", "0 to 255", "-1 to 1"].map((range) => h("option", {}, range)));
@@ -78,12 +72,13 @@ export class Runner {
   private readonly fields: Field[];
   private readonly state = h("p", { set: { role: "status" } });
   private readonly outputs = h("div");
+  private readonly start = button("Run", () => void this.press());
   private worker: Worker | null = null;
   private stop: () => void = () => undefined;
 
   constructor(private readonly app: App, private readonly run: Run) {
     this.fields = run.inputs.map((end) => new Field(end, end.name, `${end.own}${end.shape === null ? ", rank unknown" : `[${end.shape.join(", ")}]`}`));
-    const actions = h("div", { class: "actions" }, button("Run", () => void this.press()), button("Stop", () => this.stop()), button("Zeros", () => this.fields.forEach((field) => field.hold(zeros(field.end), "zeros"))));
+    const actions = h("div", { class: "actions" }, this.start, button("Stop", () => this.stop()), button("Zeros", () => this.fields.forEach((field) => field.hold(zeros(field.end), "zeros"))));
     const about = `In this page, with onnxruntime-web ${run.release}; nothing is sent.`;
     this.element = h("section", { class: "run" }, h("h3", {}, "Run"), ...this.fields.map((field) => field.element), actions, this.state, this.outputs, h("p", { class: "subtitle" }, about));
   }
@@ -108,13 +103,13 @@ export class Runner {
     const feeds = this.fields.map((field) => field.read(sizes));
     const at = feeds.indexOf(undefined);
     if (at >= 0) return this.say(`Not run: see the message at ${this.fields[at].title}.`, true);
-    this.stop();
+    this.start.disabled = true;
     try {
       if (this.worker === null) {
         this.say("Starting onnxruntime-web…");
-        const [engine, wasm, model] = await Promise.all([bytesOf(this.run.engine), wasmOf(this.run), bytesOf(this.run.model)]);
+        const wasm = await wasmOf(this.run);
         this.worker = new Worker(URL.createObjectURL(new Blob([RUNNER_SOURCE], { type: "text/javascript" })));
-        await this.ask({ engine, wasm, model: new Uint8Array(model) });
+        await this.ask({ engine: this.run.engine, wasm, model: this.run.model });
       }
       this.say("Running…");
       const start = performance.now();
@@ -124,6 +119,8 @@ export class Runner {
       this.worker?.terminate(); // after an error its memory may be full
       this.worker = null;
       this.say(`Not run: ${problem instanceof Error ? problem.message : String(problem)}`, true);
+    } finally {
+      this.start.disabled = false;
     }
   }
 

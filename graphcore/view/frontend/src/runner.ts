@@ -2,7 +2,7 @@
 import type { Statistics } from "./model";
 import type { Data, Tensor } from "./values";
 
-export interface Setup { engine: BlobPart; wasm: ArrayBuffer; model: Uint8Array }
+export interface Setup { engine: string; wasm: string | ArrayBuffer; model: string }
 /** Inputs and outputs have the order of the file. Tensors of outputs but those in the range `watched` are returned, statistics of all. */
 export interface Feeds { feeds: Tensor[]; watched: [number, number] }
 export interface Summary { dtype: string; dims: number[]; first: string; statistics: Statistics; data?: Data }
@@ -53,13 +53,22 @@ function text(element: unknown, dtype: string): string {
   return String(Number((element as number).toPrecision(9)));
 }
 
+/** Return the bytes that are packed by gzip and in base64. A callback for each letter would take minutes. */
+function unpacked(packed: string): Promise<ArrayBuffer> {
+  const letters = atob(packed);
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
 async function answer(message: Setup | Feeds): Promise<Answer> {
   if ("engine" in message) {
-    engine = (await import(URL.createObjectURL(new Blob([message.engine], { type: "text/javascript" })))) as Engine;
+    const program = new Blob([await unpacked(message.engine)], { type: "text/javascript" });
+    engine = (await import(URL.createObjectURL(program))) as Engine;
     engine.env.logLevel = "fatal";
     engine.env.wasm.numThreads = 1;
-    engine.env.wasm.wasmBinary = message.wasm;
-    session = await engine.InferenceSession.create(message.model, { executionProviders: ["wasm"], ...QUIET });
+    engine.env.wasm.wasmBinary = typeof message.wasm === "string" ? await unpacked(message.wasm) : message.wasm;
+    session = await engine.InferenceSession.create(new Uint8Array(await unpacked(message.model)), { executionProviders: ["wasm"], ...QUIET });
     return { ready: true };
   }
   const feeds = message.feeds.map(({ dtype, data, dims }, at) => [session.inputNames[at], new engine.Tensor(dtype, data, dims)] as const);

@@ -18,6 +18,7 @@ const DTYPES: Record<string, { make: (length: number) => Data; npy: string }> = 
   float32: { make: (n) => new Float32Array(n), npy: "<f4" }, float64: { make: (n) => new Float64Array(n), npy: "<f8" },
 };
 const MOST_BYTES = 1 << 28;
+const LONGEST = 1 << 24;
 const DEEPEST = 32;
 
 const sizeOf = (dims: number[]): number => dims.reduce((size, dim) => size * dim, 1);
@@ -75,6 +76,7 @@ function element(text: string, dtype: string): number | bigint | string {
 /** Return the tensor of nested lists as in JSON, which may have the words nan and inf. */
 export function typed(text: string, end: End): Tensor {
   const { dtype } = end;
+  if (text.length > LONGEST) throw new Error(`The text has ${text.length} characters; a page reads up to ${LONGEST}: give a .npy file.`);
   if (dtype === "string" && !/^\s*[["]/.test(text)) return { dtype, dims: [], data: [text] };
   const tokens = text.match(/"(?:[^"\\]|\\.)*"|[[\],]|[^\s[\],"]+|"/g) ?? [];
   if (tokens.length === 0) throw new Error("Nothing is typed: give a number, or lists in brackets such as [1, 2].");
