@@ -275,7 +275,7 @@ _RELEASE_INTERVAL = 0.05
 @contextmanager
 def released(arrays: Iterable[Array]) -> Iterator[None]:
     """Release the memory of mapped arrays repeatedly while a session prepacks them, and once more at the end."""
-    mapped = [(array, mapping) for array in arrays if (mapping := mapping_of(array)) is not None]
+    mapped = [(array, mapping) for array in arrays if (mapping := _mapping(array)) is not None]
     whole = {id(mapping): mapping for _, mapping in mapped}
     is_done = threading.Event()
 
@@ -304,7 +304,7 @@ def release(arrays: Iterable[Array]) -> int:
     """
     done = 0
     for array in arrays:
-        mapping = mapping_of(array)
+        mapping = _mapping(array)
         if mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
             continue
         offset = array.__array_interface__["data"][0] - np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
@@ -317,7 +317,7 @@ def release(arrays: Iterable[Array]) -> int:
     return done
 
 
-def mapping_of(array: Array) -> mmap.mmap | None:
+def _mapping(array: Array) -> mmap.mmap | None:
     """Return the mapped file that a read-only array is a view of; None if there is none."""
     owner: object = array
     while isinstance(owner, np.ndarray):

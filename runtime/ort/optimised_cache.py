@@ -81,6 +81,8 @@ class CacheFolder:
         """Why the last entry could not be written; None if it was written."""
         self.is_whole = False
         """Whether entries have all weights, including those that only kernels read."""
+        self.model = b""
+        """The optimised graph, if the entry is a `PreparedFile`."""
         self.refers: Callable[[Array], bool] = lambda array: True
         """Returns True for a weight to which an entry can refer, if only kernels read it."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, identity)).encode("utf-8", "backslashreplace"))
@@ -219,8 +221,6 @@ class PreparedFile(CacheFolder):
         super().__init__(path, parts, writes=False)  # makes no folder
         self._writes = True
         self.refers = lambda array: place(array) is not None
-        self.model = b""
-        """The optimised graph."""
 
     def find(self, key: str, kind: EntryKind = "optimised") -> bytes | None:
         """Return the data of the load, as `CacheFolder.find` does."""

@@ -31,7 +31,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Type
 
 if TYPE_CHECKING:
-    from graphcore.runtime.ort import optimisers
+    from graphcore.runtime.ort import optimisers as optimisers
 else:  # a model that was optimised before needs none
     optimisers = Lazy("graphcore.runtime.ort.optimisers")
 

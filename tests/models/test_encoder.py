@@ -237,7 +237,8 @@ def test_folder_that_is_not_supported_is_refused(files: dict[str, Any], why: str
 
 def test_adapters_and_drafts_of_encoders_are_refused(tmp_path: Path) -> None:
     folder(tmp_path, REFERENCES["bert"], {})
-    for options in ({"adapters": {"style": tmp_path}}, {"draft": object()}, {"cache_scales": {}}):
+    refused: list[dict[str, Any]] = [{"adapters": {"style": tmp_path}}, {"draft": object()}, {"cache_scales": {}}]
+    for options in refused:
         with pytest.raises(ModelError, match="is an encoder, without adapters and a draft"):
             models.load(tmp_path, **options)
 

@@ -68,7 +68,7 @@ def test_weights_of_an_exported_file_are_its_mapped_bytes(tmp_path: Path, monkey
     loaded = gc.Graph.load(tmp_path / "model.onnx")
     large = [s.producer.array for s in loaded.symbols if isinstance(s.producer, Constant) and s.rank == 2]
     assert len(large) == 3
-    assert all(isinstance(memory.mapping_of(array), mmap.mmap) for array in large)
+    assert all(isinstance(memory._mapping(array), mmap.mmap) for array in large)
     released: list[int] = []
     real = memory.release
     monkeypatch.setattr(memory, "release", lambda arrays: released.append(real(arrays)))
@@ -87,7 +87,7 @@ def test_mapped_weights_are_released_while_a_session_starts(monkeypatch: pytest.
     own, *mapped = (np.zeros(4096) for _ in range(3))
     is_released, mapping = threading.Event(), Mapping()
     last: list[list[Any]] = []
-    monkeypatch.setattr(memory, "mapping_of", lambda array: None if array is own else mapping)
+    monkeypatch.setattr(memory, "_mapping", lambda array: None if array is own else mapping)
     monkeypatch.setattr(memory, "release", lambda arrays: last.append([id(array) for array in arrays]))
     monkeypatch.setattr(memory, "_MIN_RELEASED_BYTES", 2 * own.nbytes)
     with memory.released([own, *mapped]):

@@ -153,11 +153,9 @@ def test_folders_of_stopped_processes_are_removed_after_a_day(path: Path) -> Non
     assert [p.name for p in (path.parent / "cache").iterdir() if p.is_dir()] == ["making-new"]
 
 
-@pytest.mark.parametrize("packed", [True, False])
 def test_large_pages_are_gathered_where_kernels_hold_weights(
-    packed: bool, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", 0 if packed else 1 << 40)
     path = Path(shutil.copy(decoder, tmp_path))
     load(path)
     results: list[bool] = []
@@ -168,7 +166,7 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
 
     monkeypatch.setattr(options, "gathered_later", noted)
     assert is_restarted(load(path))
-    assert results == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
+    assert results == [True]
 
 
 def test_model_runs_on_after_its_weights_were_replaced(path: Path) -> None:

@@ -10,7 +10,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence, Set
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -93,6 +93,15 @@ class Opened:
     def files(self) -> dict[str, memoryview]:
         """Return the content of the opened files, by their paths in the folder; "" is the model's own."""
         return {"": self.content, **self.folder.files}
+
+    def place(self, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        """Return the path of the opened file with an array's memory, and the offset there; None if it is in none."""
+        address = array.ctypes.data
+        for location, content in self.files().items():
+            offset = address - np.frombuffer(content, np.uint8).ctypes.data
+            if 0 <= offset < len(content) and isinstance(content.obj, mmap.mmap):
+                return location, offset
+        return None
 
     def is_unchanged(self) -> bool:
         """Return True if the file is the one that was opened, by its times, size and inode."""

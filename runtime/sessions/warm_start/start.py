@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnxruntime
@@ -23,10 +23,11 @@ from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import present
 from graphcore.runtime.buffers.state import Growth, ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.memory import mapping_of, released
+from graphcore.runtime.ort.memory import released
 from graphcore.runtime.ort.optimised_cache import CacheFolder, PreparedFile
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
@@ -64,7 +65,7 @@ class WarmStart:
         which is known to whoever made them."""
         self._folder = folder
         self._is_file = is_file
-        self.opened: Opened | None = None
+        self._opened: Opened | None = None
         self._writes = writes
         self._starter = starter
         self._lowering = lowering
@@ -88,7 +89,8 @@ class WarmStart:
         options = starter.entries()
         key_parts = starter.providers, starter.provider_options, *self._lowering, options, *parts
         if self._is_file:
-            cache: CacheFolder = PreparedFile(os.fsdecode(self._folder), key_parts, self._place)
+            place = (lambda array: None) if self._opened is None else self._opened.place
+            cache: CacheFolder = PreparedFile(os.fsdecode(self._folder), key_parts, place)
         else:
             cache = CacheFolder(self._folder, key_parts, self._writes)
             cache.is_whole = self._stamped is not None
@@ -109,10 +111,9 @@ class WarmStart:
             self._source = source_of(GraphSource, cache, model, load)
             return None if self._source is None else started(self._source, self._starter, grow)
         self._stamped = source_of(StampedSource, cache, model, load, links)
-        if self._stamped is not None:
-            cached = started(self._stamped, self._starter, grow)
-            if cached is not None or self._is_file:
-                return cached
+        cached = None if self._stamped is None else started(self._stamped, self._starter, grow)
+        if cached is not None or self._is_file:
+            return cached
         # imports onnx, which takes as long as starting a small Graph from its entry
         from graphcore.runtime.sessions.warm_start import files
 
@@ -128,52 +129,30 @@ class WarmStart:
 
     def writing(self, opened: Opened, prepack: str, links: Links | None) -> Self | None:
         """Return this to write its `PreparedFile`; None if that is not possible. opened: the model that was read."""
-        cache, self.opened = self.cache(prepack, code()), opened
-        self._stamped = None if cache is None else source_of(StampedSource, cache, opened.path, lambda: None, links)
+        cache, self._opened = self.cache(prepack, code()), opened
+        self._source = self._stamped = source_of(StampedSource, cache, opened.path, lambda: None, links)
         folder = os.path.dirname(os.path.abspath(self._folder))
-        is_settled = self._stamped is not None and self._stamped.is_settled
-        return self if is_settled and os.access(folder, os.W_OK) else None
-
-    def _place(self, array: Array) -> tuple[str, int] | None:
-        """Return the file of the model with the content of an array, and its offset; None if it is in none."""
-        mapping = mapping_of(array)
-        for location, content in self.opened.files().items() if mapping is not None and self.opened else ():
-            if content.obj is mapping:
-                return location, array.ctypes.data - np.frombuffer(content, np.uint8).ctypes.data
-        return None
+        return self if cache is not None and self._stamped is not None and os.access(folder, os.W_OK) else None
 
     def keep(self, model: Model, cache: CacheFolder, packing: Mapping[str, str]) -> None:
         """Store an entry for later loads, if it can describe the model. cache: has the optimised graph of the model."""
-        source, references = self._source, cast(Any, model._keep)
-        (large, shared), _ = references
-        weights: dict[str, Array] = {name: large[name] for name in shared}
-        if isinstance(cache, PreparedFile):
-            self._keep_beside(model, cache, packing, weights)
+        source = self._source
+        types = (*model._types[0].values(), *model._types[1].values())
+        plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
+        if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
             return
-        if source is None or source.key is None or not source.is_settled or source.name != model.name:
+        if model._uses_transport or not all(map(_is_small, model._model_buffers)):
             return
         if self._stamped is not None and not self._stamped.is_unchanged():  # the file changed after it was read
             return
-        try:
-            originals = source.arrays([*weights])
-        except (GraphcoreError, KeyError):  # lowering created some of them
+        references: Any = model._keep
+        (large, shared), _ = references
+        referred: dict[str, Array] = {name: large[name] for name in shared}
+        is_file = isinstance(cache, PreparedFile)
+        weights = self._places(referred, len(cache.model)) if is_file else self._names(referred, source, model.name)
+        if weights is None:
             return
-        entry = self._entry(model, cache, packing, [*weights])
-        if entry is None or not all(_is_same(originals[name], array) for name, array in weights.items()):
-            return
-        source.cache.save(source.key, json.dumps(entry).encode(), "start")
-        if self._stamped is not None:
-            self._stamped.keep(entry, self._locations)
-
-    def _entry(
-        self, model: Model, cache: CacheFolder, packing: Mapping[str, str], weights: Sequence[object]
-    ) -> dict[str, Any] | None:
-        """Return the entry of a model, None if there is none that can describe it. weights: that are not in `cache`."""
-        types = (*model._types[0].values(), *model._types[1].values())
-        plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
-        if cache.used is None or not plain or model._uses_transport or not all(map(_is_small, model._model_buffers)):
-            return None
-        return {
+        entry = {
             "name": model.name,
             "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
             "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
@@ -185,21 +164,32 @@ class WarmStart:
             "many": None if (growth := model.growth) is None else [str(growth.rows), growth.least],
             "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers),
         }
+        if not is_file:
+            source.cache.save(source.key, json.dumps(entry).encode(), "start")
+        if self._stamped is not None:
+            self._stamped.keep(entry, self._locations, cache.model)
 
-    def _keep_beside(
-        self, model: Model, cache: PreparedFile, packing: Mapping[str, str], weights: Mapping[str, Array]
-    ) -> None:
-        """Write the file of a model whose weights are in its own files but for a few."""
-        size, source, opened = sum(array.nbytes for array in weights.values()), self._stamped, self.opened
-        if source is None or opened is None or size < max(_MIN_PREPARED_BYTES, _MIN_REFERRED * len(cache.model)):
-            return
+    def _names(self, weights: Mapping[str, Array], source: Source, model: str) -> Sequence[object] | None:
+        """Return the names of weights for an entry; None if it cannot have them. model: the name of the model."""
+        try:
+            originals = source.arrays([*weights])
+        except (GraphcoreError, KeyError):  # lowering created some of them
+            return None
+        is_same = source.name == model and all(_is_same(originals[name], array) for name, array in weights.items())
+        return [*weights] if is_same else None
+
+    def _places(self, weights: Mapping[str, Array], size: int) -> Sequence[object] | None:
+        """Return the places of weights in files of the model, for a `PreparedFile`; None if it does not pay, or the
+        model has changed. size: of the optimised graph."""
+        opened = present(self._opened)
+        if sum(array.nbytes for array in weights.values()) < max(_MIN_PREPARED_BYTES, _MIN_REFERRED * size):
+            return None
+        self._locations = [location for location in opened.files() if location]
         places = [
-            (name, *cast(Any, self._place(array)), DType.of(array.dtype).name, array.shape)
+            (name, *present(opened.place(array)), DType.of(array.dtype).name, array.shape)
             for name, array in weights.items()
         ]
-        entry = self._entry(model, cache, packing, places)
-        if entry is not None and opened.is_unchanged():
-            source.keep(entry, [location for location in opened.files() if location], cache.model)
+        return places if opened.is_unchanged() else None
 
 
 def started(source: Source, starter: SessionStarter, grow: Callable[[], Model]) -> Model | None:
