@@ -96,6 +96,12 @@ def test_attributes_are_told_with_both_values() -> None:
     assert node.details == ("axis: 1 -> 0",)
 
 
+def test_floats_of_attributes_are_compared_as_files_have_them() -> None:
+    graph = Graph("g", {"x": TensorType("float32", [4])})
+    graph.output(y=ops.leaky_relu(graph["x"], 0.1), z=ops.leaky_relu(graph["x"], 0.01))
+    assert not graph.diff(Graph.load(graph.to_onnx(target="onnx")))
+
+
 def test_weights_are_compared_by_what_they_hold() -> None:
     other = WEIGHT.copy()
     assert not built().diff(built(weight=other))

@@ -211,7 +211,10 @@ class Contents:
         return cached[1]
 
     def attribute(self, value: Any) -> Hashable:
-        """Return a key of an attribute; bodies are all alike, functions are compared by name."""
+        """Return a key of an attribute; bodies are all alike, functions are compared by name.
+
+        Floats are in single precision, in which files have them.
+        """
         if isinstance(value, np.ndarray):
             return self.of(value)
         if isinstance(value, (list, tuple)):
@@ -220,13 +223,11 @@ class Contents:
             return "body"
         if isinstance(value, Definition):
             return value.name
-        return value if isinstance(value, (str, bytes, int)) else repr(value)
+        return value if isinstance(value, (str, bytes, int)) else repr(_single(value))
 
     def attributes(self, node: Node) -> Hashable:
-        """Return a key of the attributes of a node, without the dims of a call."""
-        own = node.attributes
-        if not own:
-            return ()
+        """Return a key of the attributes of a node, without defaults, and without the dims of a call."""
+        own = {k: v for k, v in node.attributes.items() if not is_default(node, k, v)}
         return tuple(sorted((k, self.attribute(v)) for k, v in own.items() if k != "dims" or "definition" not in own))
 
 
@@ -287,4 +288,9 @@ def is_named(symbol: Symbol) -> bool:
 def is_default(node: Node, key: str, value: Any) -> bool:
     """Return True if an attribute has the default value of its ONNX operator."""
     own = defaults(node)
-    return key in own and bool(own[key] == value)
+    return key in own and bool(own[key] == _single(value))
+
+
+def _single(value: Any) -> Any:
+    """Return a float in single precision."""
+    return float(np.float32(value)) if isinstance(value, float) else value
