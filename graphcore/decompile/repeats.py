@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from itertools import pairwise, zip_longest
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphcore.decompile.templates import Literal, Template
+from graphcore.decompile.templates import Template
+from graphcore.decompile.text import Expr
 from graphcore.ir.names import first_free
 from graphcore.ir.symbol import Node
 
@@ -28,20 +29,29 @@ Key: TypeAlias = "int | tuple[str, int, int]"
 """A value: the identity of a Symbol, or a parameter or list of a loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """A number in a name: `first`, plus a multiple of the index of each loop in `steps`."""
+def index(loop: int) -> str:
+    """Return the variable of a loop's index."""
+    return "ijk"[loop] if loop < 3 else f"i{loop}"
+
+
+class Index(NamedTuple):
+    """A number in a name: `first`, plus `step` times the index of a loop."""
 
     first: int
-    steps: tuple[tuple[int, int], ...] = ()
+    step: int = 0
+    loop: int = 0
+
+    def __str__(self) -> str:
+        times = "" if self.step == 1 else f"{self.step} * "
+        plus = f" + {self.first}" if self.first else ""
+        return f"{{{times}{index(self.loop)}{plus}}}" if self.step else str(self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A reference to a value. item: the position in the list of values that `key` then is."""
+    """A reference to a value."""
 
     key: Key
-    item: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +63,21 @@ class Named:
     key: int
 
     @property
-    def counts_up(self) -> bool:
-        """True if the name depends on the index of a loop."""
-        return any(isinstance(part, Index) and part.steps for part in self.parts)
+    def loops(self) -> list[int]:
+        """The loops on whose indices the name depends."""
+        return [part.loop for part in self.parts if isinstance(part, Index) and part.step]
+
+    @property
+    def text(self) -> str:
+        """The name as the text of a literal, of an f-string if numbers count up."""
+        parts = [
+            part.replace("{", "{{").replace("}", "}}") if self.loops and isinstance(part, str) else part
+            for part in self.parts
+        ]
+        return "".join(map(str, parts))
 
 
-Reference: TypeAlias = "Value | Named | Literal | None"
+Reference: TypeAlias = "Value | Named | Expr | None"
 
 
 def named(name: str, key: int, *, is_weight: bool) -> Named:
@@ -69,7 +88,7 @@ def named(name: str, key: int, *, is_weight: bool) -> Named:
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """A node to write. template: None if it has bodies. token: equal for nodes that the same text builds.
+    """A node to write. template: None if it has bodies or is a call. text: with `_` for operands.
 
     captured: the values that its bodies read.
     """
@@ -78,22 +97,19 @@ class Step:
     template: Template | None
     references: list[Reference]
     results: tuple[int, ...]
-    token: object
+    text: str
     captured: tuple[Key, ...] = ()
 
     @property
-    def literals(self) -> list[Literal | None]:
-        """The literals among the operands."""
-        return [own if isinstance(own, Literal) else None for own in self.references]
+    def token(self) -> object:
+        """A key that is equal for nodes that the same text builds of operands of the same kinds."""
+        kinds = (own.is_weight if isinstance(own, Named) else type(own) for own in self.references)
+        return self.text, *kinds, len(self.results)
 
     def reads(self) -> Iterator[Key]:
         """Yield the values that it reads."""
         yield from (own.key for own in self.references if isinstance(own, Value))
         yield from self.captured
-
-    def makes(self) -> Iterator[Key]:
-        """Yield the values that it makes."""
-        yield from self.results
 
 
 class State(NamedTuple):
@@ -112,8 +128,8 @@ class State(NamedTuple):
 class Repeat:
     """A block that is repeated `count` times. items: of the first iteration. states: what it hands to the next one.
 
-    returned: further values of the last iteration that are used after the loop, with those of the first. collected:
-    values that are used of several iterations, with the lists of them.
+    returned: further values of the first iteration, with what is used of them after the loop: the value of the last
+    iteration, or the list of those of all iterations.
     """
 
     number: int
@@ -122,60 +138,61 @@ class Repeat:
     items: list[Item]
     states: list[State]
     returned: list[tuple[Key, Key]]
-    collected: list[tuple[Key, Key]]
+
+    @property
+    def references(self) -> list[Reference]:
+        """The references of the loop itself."""
+        return [own.start for own in self.states]
 
     def inner_reads(self) -> list[Key]:
         """Return the values from outside that an iteration reads, without its states."""
-        own = {key for item in self.items for key in item.makes()} | {state.parameter for state in self.states}
+        own = {key for item in self.items for key in item.results} | {state.parameter for state in self.states}
         return [*dict.fromkeys(key for item in self.items for key in item.reads() if key not in own)]
 
     def reads(self) -> Iterator[Key]:
         """Yield the values that it reads."""
-        yield from (own.start.key for own in self.states if isinstance(own.start, Value))
+        yield from (own.key for own in self.references if isinstance(own, Value))
         yield from self.inner_reads()
 
-    def makes(self) -> Iterator[Key]:
-        """Yield the values that it makes."""
-        yield from (own.last for own in self.states)
-        yield from (key for pair in (*self.returned, *self.collected) for key in pair[1:])
+    @property
+    def results(self) -> list[Key]:
+        """The values that it makes."""
+        return [*(own.last for own in self.states), *(last for _, last in self.returned)]
 
     def indices(self) -> list[int]:
         """Return the loops whose indices an iteration reads."""
-        starts = [own.start for item in self.items if isinstance(item, Repeat) for own in item.states]
-        references = [own for item in self.items if isinstance(item, Step) for own in item.references] + starts
-        parts = [part for own in references if isinstance(own, Named) for part in own.parts]
-        outer = [number for part in parts if isinstance(part, Index) for number, _ in part.steps]
+        own = [n for item in self.items for r in item.references if isinstance(r, Named) for n in r.loops]
         inner = [n for item in self.items if isinstance(item, Repeat) for n in item.indices() if n != item.number]
-        return [*dict.fromkeys((*outer, *inner))]
+        return [*dict.fromkeys((*own, *inner))]
 
 
 Item: TypeAlias = "Step | Repeat"
 
 
-class _Irregular:
-    """The change of an operand whose names do not count up: they get names that do."""
+class _Place(NamedTuple):
+    """A result of a step: of a scope, or of the block that is the iteration before."""
+
+    step: int
+    result: int
 
 
-_IRREGULAR = _Irregular()
-_Parts: TypeAlias = "tuple[str | Index | tuple[int, int], ...]"
-_Change: TypeAlias = "tuple[int, int] | _Parts | _Irregular"
-"""Of an operand that differs between iterations: the step and result of the iteration before that it is, the parts of
-names with (first, step) for numbers that count up, or `_IRREGULAR`."""
+_OUTSIDE = _Place(-(1 << 40), 0)
+_Changes: TypeAlias = "dict[tuple[int, int], _Place | Named]"
+"""What operands of a block are that differ between iterations, by step and operand: names that count up, without parts
+if weights have other names and get names that do."""
 
 
 @dataclass(slots=True)
 class Folder:
     """Folds the steps of a module into loops.
 
-    renamed: the names of weights that a loop counts up and that had others. moved: values that are needed after a scope
-    and are items of lists.
+    renamed: the names of weights that a loop counts up and that had others. items: values that are items of lists.
     """
 
     renamed: dict[int, str] = field(default_factory=dict)
-    moved: dict[Key, Value] = field(default_factory=dict)
+    items: dict[Key, tuple[Key, int]] = field(default_factory=dict)
     _counted: set[int] = field(default_factory=set)
     _stems: set[str] = field(default_factory=set)
-    _numbers: Iterator[int] = field(default_factory=count)
 
     def fold(self, steps: list[Step], needed: Set[Key]) -> list[Item]:
         """Return the items of a scope. needed: the values that are used after it."""
@@ -192,15 +209,18 @@ class Folder:
         self, steps: list[Step], period: int, start: int, length: int, needed: Set[Key]
     ) -> tuple[int, int, Repeat] | None:
         """Return where the best loop of a run begins and ends, and the loop: the longest, which carries least."""
+        origins: dict[Key, _Place] = {
+            key: _Place(i, position) for i, step in enumerate(steps) for position, key in enumerate(step.results)
+        }
         for times in range(length // period, 1, -1):
             if (times - 1) * period < _LEAST_SAVED:
                 break
             candidates = []
             for first in range(start, start + length - times * period + 1):
                 blocks = [steps[first + k * period : first + (k + 1) * period] for k in range(times)]
-                changes = _changes(blocks)
+                changes = _changes(blocks, first, origins, len(self._stems))
                 if changes is not None:
-                    states = {own for own in changes.values() if isinstance(own, tuple) and isinstance(own[0], int)}
+                    states = {own for own in changes.values() if isinstance(own, _Place)}
                     candidates.append((len(states), first, blocks, changes))
             if candidates:
                 _, first, blocks, changes = min(candidates, key=lambda own: own[:2])
@@ -210,118 +230,79 @@ class Folder:
         return None
 
     def _loop(
-        self,
-        blocks: list[list[Step]],
-        changes: Mapping[tuple[int, int], _Change],
-        needed: Set[Key],
-        scope: Sequence[Step],
+        self, blocks: list[list[Step]], changes: _Changes, needed: Set[Key], scope: Sequence[Step]
     ) -> Repeat | None:
-        number = next(self._numbers)
-        stem = first_free(_stem(changes.values()), self._stems.__contains__)
-        states: dict[tuple[Any, Reference], State] = {}
+        number = len(self._stems)
+        stem = first_free(_stem(changes.values(), number), self._stems.__contains__)
+        states: dict[tuple[_Place, Reference], State] = {}
+        places: dict[tuple[int, ...], str] = {}
         renamed: dict[int, str] = {}
+        counted: set[int] = set()
         steps = [replace(step, references=[*step.references]) for step in blocks[0]]
         for (offset, operand), change in changes.items():
             row = [block[offset].references[operand] for block in blocks]
-            keys = [own.key for own in row if isinstance(own, Named)]
-            first = row[0]
-            if isinstance(change, _Irregular):
-                place = renamed.get(keys[0], f"{stem}.0.{offset}.{operand}").removeprefix(f"{stem}.0.")
-                names = [f"{stem}.{k}.{place}" for k in range(len(blocks))]
-                before = [renamed.get(key) for key in keys]
-                is_free = not (self.renamed.keys() | self._counted) & {*keys} and not any(
-                    own.counts_up for own in row if isinstance(own, Named)
-                )
-                if not is_free or (before != names and any(before)):
-                    return None
-                renamed |= dict(zip(keys, names, strict=True))
-                new: Reference = Named(True, (f"{stem}.", Index(0, ((number, 1),)), f".{place}"), keys[0])
-            elif keys:
-                if self.renamed.keys() & {*keys}:
-                    return None
-                assert isinstance(first, Named)
-                parts = tuple(Index(p[0], ((number, p[1]),)) if isinstance(p, tuple) else p for p in change)
-                new = replace(first, parts=parts)  # type: ignore[arg-type]
+            names = [own for own in row if isinstance(own, Named)]
+            keys = tuple(own.key for own in names)
+            if isinstance(change, _Place):
+                if (change, row[0]) not in states:
+                    first, last = (block[change.step].results[change.result] for block in (blocks[0], blocks[-1]))
+                    states[change, row[0]] = State(row[0], ("carried", number, len(states)), first, last)
+                new: Reference = Value(states[change, row[0]].parameter)
+            elif change.parts:
+                counted.update(keys)
+                new = change
             else:
-                source, result = change
-                state = states.get((change, first))
-                if state is None:
-                    ends = [block[source].results[result] for block in (blocks[0], blocks[-1])]  # type: ignore[index]
-                    state = states[change, first] = State(first, ("carried", number, len(states)), *ends)
-                new = Value(state.parameter)
+                place = places.setdefault(keys, f"{offset}.{operand}")
+                labels = {key: f"{stem}.{k}.{place}" for k, key in enumerate(keys)}
+                clashes = [key for key, name in labels.items() if renamed.get(key, name) != name]
+                if clashes or any(own.loops for own in names):
+                    return None
+                renamed |= labels
+                new = Named(True, (f"{stem}.", Index(0, 1, number), f".{place}"), keys[0])
             steps[offset].references[operand] = new
-        counted = {
-            key
-            for place, change in changes.items()
-            if not isinstance(change, _Irregular)
-            for block in blocks
-            for own in [block[place[0]].references[place[1]]]
-            if isinstance(own, Named)
-            for key in [own.key]
-        }
-        if renamed.keys() & counted:
+        if renamed.keys() & (counted | self._counted) or self.renamed.keys() & (counted | renamed.keys()):
             return None
-        ends_ = self._used_after(blocks, changes, needed, scope, number)
-        if ends_ is None:
+        returned, listed = _used_after(blocks, changes, needed, scope, number)
+        saved = (len(blocks) - 1) * len(steps) - _FRAME - 3 * len({key for key, _ in listed.values()})
+        if saved <= 0 or not 0 < len(states) + len(returned) <= _MAX_RESULTS:
             return None
-        returned, collected, moves = ends_
-        saved = (len(blocks) - 1) * len(steps) - _FRAME - 3 * len(collected)
-        if saved <= 0 or len(states) + len(returned) + len(collected) > _MAX_RESULTS:
-            return None
-        for user, key, value in moves:
-            if user is None:
-                self.moved[key] = value
-            else:
-                user.references = [value if own == Value(key) else own for own in user.references]
+        self.items |= listed
         self.renamed |= renamed
         self._counted |= counted
         self._stems.add(stem)
-        last = {own.last for own in states.values()}
-        returned = [pair for pair in returned if pair[1] not in last]
-        inner = {own.first for own in states.values()} | {first for first, _ in (*returned, *collected)}
-        items = self.fold(steps, inner)
-        return Repeat(number, len(blocks), stem, items, [*states.values()], returned, collected)
+        handed = {own.last for own in states.values()}
+        returned = [pair for pair in returned if pair[1] not in handed]
+        inner = {own.first for own in states.values()} | {first for first, _ in returned}
+        return Repeat(number, len(blocks), stem, self.fold(steps, inner), [*states.values()], returned)
 
-    def _used_after(
-        self,
-        blocks: list[list[Step]],
-        changes: Mapping[tuple[int, int], _Change],
-        needed: Set[Key],
-        scope: Sequence[Step],
-        number: int,
-    ) -> tuple[list[tuple[Key, Key]], list[tuple[Key, Key]], list[tuple[Step | None, Key, Value]]] | None:
-        """Return the values of the last iteration that are used after a loop, the lists, and the steps that read items.
 
-        None if a body reads an item.
-        """
-        uses: dict[Key, list[Step]] = {}
-        for step in scope:
-            for key in step.reads():
-                uses.setdefault(key, []).append(step)
-        handed = {own for own in changes.values() if isinstance(own, tuple)}
-        inside = [{*map(id, block)} for block in [*blocks, []]]
-        returned: list[tuple[Key, Key]] = []
-        collected: list[tuple[Key, Key]] = []
-        moves: list[tuple[Step | None, Key, Value]] = []
-        for offset, step in enumerate(blocks[0]):
-            for position, first in enumerate(step.results):
-                results = [block[offset].results[position] for block in blocks]
-                outer: list[tuple[int, Step | None]] = []
-                for k, key in enumerate(results):
-                    within = inside[k] | (inside[k + 1] if (offset, position) in handed else set())
-                    outer += [(k, user) for user in uses.get(key, ()) if id(user) not in within]
-                    outer += [(k, None)] * (key in needed)
-                if not outer:
-                    continue
-                if {k for k, _ in outer} == {len(blocks) - 1}:
-                    returned.append((first, results[-1]))
-                    continue
-                listed: Key = ("list", number, len(collected))
-                collected.append((first, listed))
-                moves += [(user, results[k], Value(listed, k)) for k, user in outer]
-        if any(user is not None and key in user.captured for user, key, _ in moves):
-            return None
-        return returned, collected, moves
+def _used_after(
+    blocks: list[list[Step]], changes: _Changes, needed: Set[Key], scope: Sequence[Step], number: int
+) -> tuple[list[tuple[Key, Key]], dict[Key, tuple[Key, int]]]:
+    """Return the results of a loop beside its states, and the values that are items of lists."""
+    uses: dict[Key, list[Step | None]] = {key: [None] for key in needed}
+    for step in scope:
+        for key in step.reads():
+            uses.setdefault(key, []).append(step)
+    handed = {own for own in changes.values() if isinstance(own, _Place)}
+    iteration: dict[Step | None, int] = {step: k for k, block in enumerate(blocks) for step in block}
+    returned: list[tuple[Key, Key]] = []
+    items: dict[Key, tuple[Key, int]] = {}
+    for offset, step in enumerate(blocks[0]):
+        for position, first in enumerate(step.results):
+            results = [block[offset].results[position] for block in blocks]
+            reach = 1 if (offset, position) in handed else 0
+            used = [
+                k
+                for k, key in enumerate(results)
+                if any(iteration.get(user, -1) not in (k, k + reach) for user in uses.get(key, ()))
+            ]
+            if used == [len(blocks) - 1]:
+                returned.append((first, results[-1]))
+            elif used:
+                returned.append((first, ("list", number, len(returned))))
+                items |= {results[k]: (returned[-1][1], k) for k in used}
+    return returned, items
 
 
 def _runs(tokens: Sequence[object]) -> list[tuple[int, int, int]]:
@@ -336,71 +317,54 @@ def _runs(tokens: Sequence[object]) -> list[tuple[int, int, int]]:
     return sorted((run for run in runs if saved[run] >= _LEAST_SAVED), key=lambda run: (-saved[run], run))
 
 
-def _changes(blocks: Sequence[Sequence[Step]]) -> dict[tuple[int, int], _Change] | None:
-    """Return the changes of the operands that differ between blocks, by step and operand; None if it is not a loop."""
-    places: list[Mapping[Key, tuple[int, int]]] = [
-        {key: (offset, position) for offset, step in enumerate(block) for position, key in enumerate(step.results)}
-        for block in blocks
-    ]
-    changes: dict[tuple[int, int], _Change] = {}
+def _changes(blocks: list[list[Step]], first: int, origins: Mapping[Key, _Place], number: int) -> _Changes | None:
+    """Return the changes of the operands that differ between blocks; None if it is not a loop."""
+    period = len(blocks[0])
+    changes: _Changes = {}
     for offset, steps in enumerate(zip(*blocks, strict=True)):
         for operand, row in enumerate(zip(*(step.references for step in steps), strict=True)):
-            if isinstance(row[0], (Literal, type(None))) or all(own == row[0] for own in row):
+            if isinstance(row[0], Expr) or all(own == row[0] for own in row):
                 continue
-            names = [own for own in row if isinstance(own, Named)]
-            if names:
-                change: _Change | None = _names(names) if len(names) == len(row) else None
-            else:
-                change = _state_place([own for own in row if isinstance(own, Value)], places)
-                if change == ():  # computed in the same iteration
+            change: _Place | Named | None = None
+            if isinstance(row[0], Value):
+                places = [origins.get(own.key, _OUTSIDE) for own in row if isinstance(own, Value)]
+                start, *others = [_Place(own.step - first - k * period, own.result) for k, own in enumerate(places)]
+                is_one = len({*others}) == 1
+                if is_one and start == others[0] and start.step >= 0:  # computed in the same iteration
                     continue
+                if is_one and start.step < 0 and -period <= others[0].step < 0:
+                    change = others[0]._replace(step=others[0].step + period)
+            else:
+                change = _names([own for own in row if isinstance(own, Named)], number)
             if change is None:
                 return None
             changes[offset, operand] = change
     return changes
 
 
-def _state_place(
-    row: Sequence[Value], places: Sequence[Mapping[Key, tuple[int, int]]]
-) -> tuple[int, int] | tuple[()] | None:
-    """Return the place in the iteration before of an operand; () if it is in the same one, None if it is elsewhere."""
-    if any(own.item is not None for own in row):
-        return None
-    same = {places[k].get(own.key) for k, own in enumerate(row)}
-    if None not in same:
-        return () if len(same) == 1 else None
-    before = {places[k].get(own.key) for k, own in enumerate(row[1:])}
-    if same != {None} or len(before) > 1:
-        return None
-    return before.pop()
-
-
-def _names(row: Sequence[Named]) -> _Parts | _Irregular | None:
-    """Return the parts of names that count up, `_IRREGULAR` if they do not, None if they cannot be made to."""
-    kinds = {own.is_weight for own in row}
-    irregular = _IRREGULAR if kinds == {True} and len({own.key for own in row}) == len(row) else None
-    if len(kinds) > 1 or len({len(own.parts) for own in row}) > 1:
-        return irregular
-    result: list[str | Index | tuple[int, int]] = []
-    for parts in zip(*(own.parts for own in row), strict=True):
+def _names(row: Sequence[Named], number: int) -> Named | None:
+    """Return the names as one that counts up, without parts if they do not, None if they cannot be changed to."""
+    can_be_renamed = row[0].is_weight and len({own.key for own in row}) == len(row)
+    irregular = replace(row[0], parts=()) if can_be_renamed else None
+    result: list[str | Index] = []
+    for parts in zip_longest(*(own.parts for own in row), fillvalue=""):
         if all(other == parts[0] for other in parts):
             result.append(parts[0])
             continue
-        numbers = [part.first for part in parts if isinstance(part, Index) and not part.steps]
+        numbers = [part.first for part in parts if isinstance(part, Index) and not part.step]
         steps = {b - a for a, b in pairwise(numbers)}
         if len(numbers) < len(parts) or len(steps) > 1 or min(steps) <= 0:
             return irregular
-        result.append((numbers[0], steps.pop()))
-    return tuple(result)
+        result.append(Index(numbers[0], steps.pop(), number))
+    return replace(row[0], parts=tuple(result))
 
 
-def _stem(changes: Any) -> str:
+def _stem(changes: Iterable[_Place | Named], number: int) -> str:
     """Return the name of a block: the word before the number in most names of its weights."""
     words: Counter[str] = Counter()
     for change in changes:
-        if isinstance(change, tuple) and not isinstance(change[0], int):
-            position = next((i for i, part in enumerate(change) if isinstance(part, tuple)), 0)
-            before = change[position - 1] if position else ""
-            last = re.findall(r"[A-Za-z]+", before) if isinstance(before, str) else []
-            words.update(word.lower() for word in last[-1:] if word.lower() not in _PLAIN)
+        parts = change.parts if isinstance(change, Named) else ()
+        before = next((a for a, b in pairwise(parts) if isinstance(b, Index) and b.step and b.loop == number), "")
+        last = re.findall(r"[A-Za-z]+", str(before))[-1:]
+        words.update(word.lower() for word in last if word.lower() not in _PLAIN)
     return max(words, key=lambda word: words[word], default="block")

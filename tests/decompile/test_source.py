@@ -130,6 +130,30 @@ def test_edited_source_keeps_the_names_that_are_still_there(tmp_path: Path) -> N
     assert {graph.nodes[0].outputs[0].name, graph.outputs.names[0]} <= {s.name for s in other.symbols} & before
 
 
+def test_repeated_nodes_that_nothing_reads(tmp_path: Path) -> None:
+    graph = Graph("dead", {"x": TensorType(DType.float32, [9])})
+    for i in range(9):
+        ops.relu(graph["x"] * graph.weight(f"layer.{i}.w", np.full(9, i, np.float32)))
+    graph.output(y=graph["x"] + 1)
+    assert again(graph, tmp_path).to_onnx(target="onnx") == graph.to_onnx(target="onnx")
+
+
+def test_items_of_lists_are_read_by_bodies_and_other_loops(tmp_path: Path) -> None:
+    graph = Graph("items", {"x": TensorType(DType.float32, [9]), "k": TensorType(DType.int64, [])})
+    x, k = graph.inputs
+    steps = [x]
+    for i in range(6):
+        weight = graph.weight(f"layer.{i}.w", np.full(9, i, np.float32))
+        steps.append(ops.relu(ops.tanh(steps[-1] * weight) + weight))
+    for i in range(6):
+        weight = graph.weight(f"head.{i}.w", np.full(9, i, np.float32))
+        x = ops.sigmoid(x * steps[2] + weight) - steps[3]
+    graph.output(y=x, z=ops.cond(k > 2, lambda: steps[4], lambda: steps[5]))
+    text = graph.to_python()
+    assert text.count("for ") == 2
+    assert again(graph, tmp_path).to_onnx(target="onnx") == graph.to_onnx(target="onnx")
+
+
 EVIL = 'a"""\n{__import__("os").abort()}\\'
 
 
