@@ -39,6 +39,7 @@ def test_every_example_is_tested() -> None:
         "running",
         "generate",
         "serve",
+        "decompile",
         "detector",
         "browser",  # in tests/view/browser/test_example.py
         "scale",  # in tests/scale/test_map_batches.py
@@ -116,6 +117,17 @@ def test_fix_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[s
         "bfloat16 [[12.1875, -2.96875]]",
     ]
     assert Path("fixed.onnx").exists()
+
+
+def test_decompile_edits_a_model_as_source(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("decompile", capsys) == [
+        "def layer(x: Symbol, i: int) -> Symbol:",
+        '    add = x + ops.relu(x @ w(f"layer.{i}.weight"))  # float32[batch, 16]',
+        "    x_2 = layer(x_2, i)",
+        "18 nodes, the mean is 2.416",
+        "12 nodes, the mean is 1.127",
+    ]
+    assert Path("network.safetensors").exists()
 
 
 def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixture[str]) -> None:
