@@ -10,7 +10,6 @@ from pathlib import Path
 from graphcore import Graph, Symbol, TensorType, decompile, graph_methods
 from graphcore.analysis import bounds
 from graphcore.build import insert
-from graphcore.decompile import fields
 from graphcore.ir import graph, symbol
 from graphcore.onnx.read import ir_models, reader
 from graphcore.surgery import astype, interface, products, replacing, sizes
@@ -19,7 +18,6 @@ from graphcore.surgery.diff import compare
 MODULES = (
     graph_methods,
     decompile,
-    fields,
     insert,
     ir_models,
     reader,
