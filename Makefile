@@ -91,7 +91,7 @@ test-wheel:
 	  $(addprefix tests/,array_api lowering onnx ops quantization runtime)
 
 # A browser of the system is used where there is one; tests/support/browser.py looks for it, and for onnxruntime-web.
-test-browser: $(VENV)/.browser-stamp
+test-browser: $(VENV)/.browser-stamp build/onnxruntime-web/.stamp
 	$(PY) -m pytest -n 2 tests/view/browser --all --junit-xml=build/test-browser.xml
 
 # In one process: all of these tests share one cluster.
@@ -210,7 +210,9 @@ $(VENV)/.browser-stamp: $(VENV)/.dev-stamp
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || $(PY) -m playwright install chromium; } && touch $@ \
 	  || echo "no browser could be installed: the tests of the page are skipped" >&2
-	@npm install --silent --no-audit --no-fund --prefix build/onnxruntime-web onnxruntime-web@1.30.0 \
+
+build/onnxruntime-web/.stamp:
+	@mkdir -p $(@D) && npm install --silent --no-audit --no-fund --prefix $(@D) onnxruntime-web@1.30.0 && touch $@ \
 	  || echo "onnxruntime-web could not be installed: the tests of pages that run models are skipped" >&2
 
 $(VENV)/.ray-stamp: $(VENV)/.dev-stamp
