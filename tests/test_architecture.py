@@ -84,6 +84,7 @@ TABLES = {
     "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
+        runtime/sessions/direct/operators.py LOWERED_ALONE
         runtime/lowering/workarounds/moves.py _REMOVABLE
         runtime/lowering/workarounds/empty.py _FILTERS
         runtime/lowering/workarounds/sizes.py MIN_AXES OLDER

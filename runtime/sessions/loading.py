@@ -193,7 +193,13 @@ def load_direct(request: Load) -> Model | None:
         opened.forget()
         return graph
 
-    plan = start.plan_direct(opened, options.prepack, keeps_halves=engine.precision is None, defaults=options.defaults)
+    plan = start.plan_direct(
+        opened,
+        options.prepack,
+        keeps_halves=engine.precision is None,
+        defaults=options.defaults,
+        lowering=(engine.precision, engine.optimize),
+    )
     if isinstance(plan, str):
         return None
     model = start.started(plan, opened, engine.starter, lambda: _load_graph(request, read()), read)

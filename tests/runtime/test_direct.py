@@ -442,16 +442,6 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F32, [2])}
     ),
     "operators without a row": lambda: model([helper.make_node("EyeLike", ["x"], ["y"])], {"x": (F32, [2, 2])}),
-    "a GRU that may have no steps": lambda: model(
-        [
-            helper.make_node("Slice", ["x", "from", "to"], ["s"]),
-            helper.make_node("GRU", ["s", "w", "r"], ["y"], hidden_size=2),
-        ],
-        {"x": (F32, [None, 1, 3]), "to": (I64, [1])},
-        constants={
-            "w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32), "from": np.array([0]),
-        },
-    ),
     "an input that is an output": lambda: model(
         [helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, [2])}, ["y", "x"]
     ),

@@ -209,7 +209,7 @@ _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
 _ATTRIBUTE_NAME, _ATTRIBUTE_TENSOR = 1, 5
 _TENSOR_DTYPE, _TENSOR_RAW_DATA = 2, 9
-_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, SIZED, _FIXED32 = 0, 1, 2, 5
 
 
 _UNREAD = frozenset({1, 2, 3, 10, 11, 16})
@@ -240,7 +240,7 @@ def split(content: memoryview) -> tuple[bytes, Large]:
     for field, start, first, end in fields_of(content):
         if field == _MODEL_GRAPH:
             graph = _without_large(content[first:end], outside, counts)
-            parts += tag(field, _SIZED), varint(sum(map(len, graph))), *graph
+            parts += tag(field, SIZED), varint(sum(map(len, graph))), *graph
         else:
             parts.append(content[start:end])
     return b"".join(parts), outside
@@ -260,7 +260,7 @@ def _without_large(graph: memoryview, outside: Large, counts: dict[int, int]) ->
         if separated is not None:
             head, content = separated
             (outside.initializers if field == _GRAPH_INITIALIZER else outside.nodes)[number] = content
-            parts += graph[untouched:start], tag(field, _SIZED), varint(sum(map(len, head))), *head
+            parts += graph[untouched:start], tag(field, SIZED), varint(sum(map(len, head))), *head
             untouched = end
     parts.append(graph[untouched:])
     return parts
@@ -288,8 +288,8 @@ def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] |
     if separated is None:
         return None
     head, content = separated
-    inner = [attribute[:at], tag(_ATTRIBUTE_TENSOR, _SIZED), varint(sum(map(len, head))), *head, attribute[b:]]
-    outer = [node[:start], tag(_NODE_ATTRIBUTE, _SIZED), varint(sum(map(len, inner))), *inner, node[end:]]
+    inner = [attribute[:at], tag(_ATTRIBUTE_TENSOR, SIZED), varint(sum(map(len, head))), *head, attribute[b:]]
+    outer = [node[:start], tag(_NODE_ATTRIBUTE, SIZED), varint(sum(map(len, inner))), *inner, node[end:]]
     return outer, content
 
 
@@ -314,7 +314,7 @@ def fields_of(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if key < 8:  # field numbers start at 1: a preallocated file that was never written is all zeros
             raise _format_error()
         kind = key & 7
-        if kind == _SIZED:
+        if kind == SIZED:
             if position < size and (length := message[position]) < 128:
                 position += 1
             else:

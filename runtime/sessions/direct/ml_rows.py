@@ -89,7 +89,7 @@ def _vectorized(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> S
     if None in dtypes or not dtypes or not _is_sound(node, scan.versions[DOMAIN]):
         return None
     for name in node.input:
-        scan.require_elements([name], [0])
+        scan.require_elements(node, name, [0])
     return [DType.float32]
 
 

@@ -32,9 +32,15 @@ MIN_OPSET = 7
 _BOUNDS_ARE_OPERANDS = 11
 """The bounds of Clip are operands from this opset on."""
 
-_NEW_AVERAGE_POOL = 19
-"""From this opset on, onnxruntime has another kernel of AveragePool, with other rounding. Graphs use this kernel."""
+NEW_KERNELS: Mapping[str, int] = MappingProxyType({"AveragePool": 19})
+"""The opset from which on onnxruntime has another kernel of an operator, with other rounding, which Graphs use."""
 
+
+LOWERED_ALONE = frozenset(
+    "DFT GRU GridSample InstanceNormalization LSTM Loop NonMaxSuppression OneHot RNN ReverseSequence STFT Scan".split()
+)
+"""Operators whose nodes can be lowered without the rest of the model: neither a fusion, nor a workaround, nor an
+optimiser joins them with other nodes."""
 
 ResultDtypes: TypeAlias = "Callable[[ScannedValues, onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]"
 """Returns the dtypes of a node's results; None for a node that needs a Graph."""
@@ -140,7 +146,7 @@ def _product(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
 
 
 def _window(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    if node.op_type == "AveragePool" and scan.opset < _NEW_AVERAGE_POOL:
+    if scan.opset < NEW_KERNELS.get(node.op_type, 0):
         return False
     for attribute in node.attribute:
         if attribute.name == "ceil_mode" and attribute.i:
@@ -175,7 +181,7 @@ def _recurrent(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
         for axis, trap in ENDS.get(node.op_type, {}).items()
         if scan.rules.has_trap(trap) and not (axis == FEATURES and len(features) == 3 and features[FEATURES])
     ]
-    scan.require_elements(node.input, trapped)
+    scan.require_elements(node, node.input[0], trapped)
     return True
 
 

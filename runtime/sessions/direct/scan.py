@@ -6,6 +6,7 @@ its errors explain the fault.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
@@ -17,8 +18,9 @@ from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constan
 from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import versions_of
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
+from graphcore.runtime.lowering.decompositions.recurrent import ENDS
 from graphcore.runtime.lowering.targets.legality import Legality, kernel_operand
-from graphcore.runtime.lowering.workarounds import sizes
+from graphcore.runtime.lowering.workarounds import moves, sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
     SIZED,
@@ -28,18 +30,31 @@ from graphcore.runtime.sessions.direct.known_operators import (
     is_legal,
     known_operator,
 )
-from graphcore.runtime.sessions.direct.operators import LIMITED, MIN_OPSET, VARIADIC, constant, is_plain
-from graphcore.runtime.sessions.direct.scanned_values import ScannedValues, is_within
+from graphcore.runtime.sessions.direct.operators import LIMITED, LOWERED_ALONE, MIN_OPSET, VARIADIC, constant, is_plain
+from graphcore.runtime.sessions.direct.scanned_values import STATES, ScannedValues, is_within
+from graphcore.support.lazy import Lazy
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.runtime.sessions.direct import parts
+    from graphcore.runtime.sessions.direct.parts import Path, Scope, Shapes
+    from graphcore.runtime.sessions.direct.patches import Patches, Splice
+else:  # imports onnx, which most models do not need
+    parts = Lazy("graphcore.runtime.sessions.direct.parts")
+
 _MAX_COPIED_BYTES = 32 << 20
 """Up to this many bytes, onnxruntime copies weights of products in less time than building a Graph takes."""
 
+_ALL = 1 << 30
+"""The place after the last node."""
+
 _SEQUENCES = 1
 """The axis of sequences, which the first operand and the states of recurrent operators share."""
+
+_CASTS_JOIN = frozenset({"Cast", *moves.PRODUCTS, "Transpose"})
+"""Operators that optimisers join with a Cast."""
 
 _MAX_DEPTH = 8
 _MAX_IR_VERSION = 14
@@ -49,11 +64,28 @@ _MAX_REMEMBERED_BYTES = 64
 
 
 class Scan(ScannedValues):
-    """A scan. reason: why the model needs a Graph; None if it does not."""
+    """A scan. reason: why the model needs a Graph; None if it does not. patches: of nodes that need lowering; None if
+    there are none. splice: puts them into the file. scopes: what nodes can read, by the place of their graph."""
 
-    def __init__(self, rules: Legality, *, keeps_halves: bool = False, defaults: Container[str] = frozenset()) -> None:
-        """keeps_halves: whether onnxruntime's kernels compute float16. defaults: of inputs."""
+    def __init__(
+        self,
+        rules: Legality,
+        *,
+        keeps_halves: bool = False,
+        defaults: Container[str] = frozenset(),
+        new_patches: Callable[[], Patches] | None = None,
+    ) -> None:
+        """keeps_halves: whether onnxruntime's kernels compute float16. defaults: of inputs. new_patches: returns what
+        lowers nodes; None to leave models with such nodes to a Graph."""
         self._defaults = defaults
+        self._new_patches = new_patches
+        self.patches: Patches | None = None
+        self.splice: Splice | None = None
+        self._scopes: dict[Path, Scope] = {}
+        self._path: Path = ()
+        self._file: onnx.ModelProto
+        self._known_shapes: dict[Path, Shapes] = {}
+        self._counts: Callable[[], Counter[str]] = Counter
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
         self._maps: set[str] = set()
@@ -65,7 +97,7 @@ class Scan(ScannedValues):
         self._trail = Trail()
         self._depth = 0
         self._packs = False
-        self._multiplies = False
+        self._multiplied: list[tuple[Path, str]] = []
         self._product_bytes = 0
 
     def run(
@@ -79,6 +111,8 @@ class Scan(ScannedValues):
         model: its large tensors may lack their content. slim: returns the model without that content, for inference.
         is_aligned: whether a Graph can pass this content by reference.
         """
+        self._file = model
+        self._counts = functools.cache(lambda: Counter(_op_types(model)))
         self.reason = self._model(model) or self._trail.reason(self.operators)
         if self.reason is None and self.is_large and is_aligned():
             self.reason = "weights that a Graph passes by reference"
@@ -86,7 +120,11 @@ class Scan(ScannedValues):
             if self.rules.has_trap(sizes.RANKS.name):
                 self.reason = "joined operands of unknown rank"
         if self.reason is None and self._filled:
-            self.reason = self._empty_value(model, slim)
+            self.reason = self._empty_value(model)
+        if self.reason is None and self.patches is not None:
+            self.splice = self.patches.finish({*self._counts()}, self._scopes, self._shapes)
+            if self.splice is None:
+                self.reason = "lowered nodes of another opset"
         return self.reason is None
 
     @property
@@ -96,15 +134,17 @@ class Scan(ScannedValues):
 
     def is_packed(self) -> bool | None:
         """Return True if kernels gain by prepacked weights; None if that depends on shapes."""
-        return None if self._multiplies and not self._packs else self._packs
+        if self._multiplied and not self._packs and self.patches is not None:
+            return not all(_has_one_row(self._shapes(path), name) for path, name in self._multiplied)
+        return None if self._multiplied and not self._packs else self._packs
 
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
         """Return the dtypes of an If's results; None if its bodies differ in them, or a node of them has no row."""
         branches: list[list[DType]] = []
         if self._depth == _MAX_DEPTH:
             return None
-        for attribute in node.attribute:
-            inner = self._body(attribute.g)
+        for place, attribute in enumerate(node.attribute):
+            inner = self._body(attribute.g, place)
             if inner is None:
                 return None
             branches.append(inner)
@@ -144,32 +184,58 @@ class Scan(ScannedValues):
                 return f"the input {value.name!r}"
         return self._walk(graph.node) or self._outputs(graph, {value.name for value in graph.input})
 
-    def _empty_value(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None) -> str | None:
-        """Return a value that may be empty but must not be; None if there is none."""
-        sure = filled(model.graph)
-        unsure = [(name, axis) for name, axis, states in self._filled
-                if name not in sure and not (axis == _SEQUENCES and states in sure)]  # fmt: skip
+    def _empty_value(self, model: onnx.ModelProto) -> str | None:
+        """Return a value that may be empty but must not be, of a node that cannot be patched; None if there is none."""
+        sure = {*filled(model.graph)}
+        unsure = [
+            (path, node, name, axis)
+            for path, node, name, axis in self._filled
+            if name not in sure and not (axis == _SEQUENCES and sure.intersection(node.input[STATES : STATES + 1]))
+        ]
         if not unsure:
             return None
         dim_names = {
             d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param
         }
-        import onnx
-
-        from graphcore.onnx.schemas.inference import with_checked_dims  # imports onnx, which most models do not need
-
-        try:
-            safe = with_checked_dims(model if slim is None else slim(), self.operators)
-            inferred = onnx.shape_inference.infer_shapes(safe)
-        except Exception:
-            return "its shapes"
-        values = (v for graph in nested(inferred.graph) for v in (*graph.input, *graph.value_info))
-        shapes = {v.name: v.type.tensor_type.shape.dim for v in values}
-        for name, axis in unsure:
-            dims = shapes.get(name, ())
-            if len(dims) <= axis or not (dims[axis].dim_value > 0 or dims[axis].dim_param in dim_names):
+        patched: set[Path] = set()
+        for path, node, name, axis in unsure:
+            shapes = self._shapes(path)
+            dims = shapes[name].dim if name in shapes else ()
+            if len(dims) > axis and (dims[axis].dim_value > 0 or dims[axis].dim_param in dim_names):
+                continue
+            if path not in patched and self._patched(path, node) is None:
                 return f"{name!r}, whose axis {axis} may be empty"
+            patched.add(path)
         return None
+
+    def _shapes(self, path: Path) -> Shapes:
+        """Return the known shapes of the values before a node, by name; after the walk, of all in its graph or body."""
+        if not self._path:
+            path = (*path[:-1], _ALL)
+        if path not in self._known_shapes:
+            self._known_shapes[path] = parts.shapes_of(self._file, self.versions, path, self._scopes[path[:-1]])
+        return self._known_shapes[path]
+
+    def _patched(self, path: Path, node: onnx.NodeProto) -> Sequence[DType] | None:
+        """Return the dtypes of the results of a node that is lowered alone; None if it cannot be."""
+        if self._new_patches is None or node.op_type not in LOWERED_ALONE:
+            return None
+        if self.is_large or self._trail.reason({*self._counts()}):
+            return None
+        scope, shapes = self._scopes[path[:-1]], self._shapes(path)
+        if node.op_type not in ENDS:  # numbers of recurrent nodes do not depend on what is known of shapes
+            if not all(name in shapes or name in scope[1] for name in node.input if name):
+                return None
+            if node.op_type == "DFT" and not _has_known_length(node, shapes[node.input[0]].dim):
+                return None
+        self.patches = self.patches or self._new_patches()
+        results = self.patches.add(path, node, scope, shapes)
+        if "Cast" in self.patches.outer and not _CASTS_JOIN.isdisjoint(self._counts()):
+            return None
+        op_types = {op_type for op_type, _ in self.patches.present}
+        self._packs = self._packs or not op_types.isdisjoint(PACKED)
+        self.operators |= op_types
+        return results
 
     def _outputs(self, graph: onnx.GraphProto, outer: Container[str]) -> str | None:
         """Return the fault of outputs that are not results of nodes; None if there is none. outer: other names."""
@@ -178,13 +244,14 @@ class Scan(ScannedValues):
         are_made = all(name in results and name not in self.dims and name not in outer for name in names)
         return None if are_made and len({*names}) == len(names) else "outputs that are not results of nodes"
 
-    def _body(self, graph: onnx.GraphProto) -> list[DType] | None:
-        """Return the dtypes of a body's outputs; None for a body that needs a Graph."""
+    def _body(self, graph: onnx.GraphProto, place: int) -> list[DType] | None:
+        """Return the dtypes of a body's outputs; None for a body that needs a Graph. place: of its attribute."""
         if graph.sparse_initializer or graph.input:
             return None
         outer, many = (self.dtypes, self.dims, self.casts, self._tensors), self._many
         self.dtypes, self.dims, self.casts, self._tensors = (dict(d) for d in outer)  # type: ignore[assignment]
         self._many = {*many}
+        path, self._path = self._path, (*self._path, place)
         self._depth += 1
         try:
             if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._walk(graph.node):
@@ -193,12 +260,14 @@ class Scan(ScannedValues):
             return None if None in dtypes or self._outputs(graph, outer[0]) else dtypes  # type: ignore[return-value]
         finally:
             self._depth -= 1
+            self._path = path
             self.dtypes, self.dims, self.casts, self._tensors = outer
             self._many = many
 
     def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
-        dtypes, operators, legal, trail = self.dtypes, self._operators, self._legal, self._trail
-        for node in nodes:
+        dtypes, operators, outer = self.dtypes, self._operators, self._path
+        self._scopes[outer] = dtypes, self._tensors
+        for place, node in enumerate(nodes):
             op_type = node.op_type
             rule = operators.get(op_type)
             if rule is not None and rule.is_plain and not self._empties:
@@ -210,71 +279,88 @@ class Scan(ScannedValues):
                     if what := self._note_plain(rule, op_type, names, outputs, operands[0]):
                         return what
                     continue
-            if rule is None:
-                rule = known_operator(op_type, self.versions)
-                if rule is None:
-                    return f"{op_type} of opset {self.opset}"
-                self.operators.add(op_type)
-                operators[op_type] = rule
-            row, arity = rule.row, rule.arity
-            if node.domain not in rule.domains or type(node.name) is not str:
-                return f"{op_type} of {node.domain!r}"
-            if op_type == "Constant":
-                if not constant(self, node):
-                    return "this form of Constant"
-                continue
-            names, outputs = [*node.input], [*node.output]
-            if not arity.min_outputs <= len(outputs) <= arity.max_outputs:
-                return f"{op_type} of {len(outputs)} results"
-            if not arity.min_inputs <= len(names) <= arity.max_inputs or (
-                "" in names and ("" in names[: arity.min_inputs] or arity.max_inputs > VARIADIC)
-            ):
-                return f"{op_type} of {len(names)} operands"
-            if "" in outputs and ("" in outputs[: arity.min_outputs] or arity.max_outputs > VARIADIC):
-                return f"a result of {op_type} that has no name"  # kernels end the process
-            operands = [*map(dtypes.get, names)]
-            if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
-                return f"{op_type} of an empty constant"
-            if rule.is_checked and (what := self._untested_part(node, names)):
-                return f"the {what} of {op_type}"
-            results = row.results
-            if results is None:
-                first = operands[0] if operands else None
-                result_dtypes: Sequence[DType] | None = None if first is None else [first] * len(outputs)
-            else:
-                result_dtypes = results(self, node, operands)
-            if result_dtypes is None or len(result_dtypes) < len(outputs):
-                return f"this form of {op_type}"
-            if row.gives_map:
-                if self._depth:
-                    return f"{op_type} in a body"
-                self._maps.update(outputs)
-                continue
-            decides = (operands[row.decides] if operands else None) or result_dtypes[0]
-            if not row.domain and not legal.get((op_type, decides)):
-                if not is_legal(self.rules, op_type, decides):
-                    return f"{op_type} of {decides}"
-                legal[op_type, decides] = True
-            if rule.starts_mark or (rule.propagates_mark and trail.marks):
-                trail.follow(op_type, names, outputs, self.dims)
-            if op_type in PACKED:
-                self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
-            elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:
-                self._multiplies = True
-                self._packs = self._packs or names[0] in self._many
-                self._product_bytes += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
-            if rule.rows and not self._packs and not self._many.isdisjoint(names[: rule.rows]):
-                if op_type != "Gemm" or not any(a.name == "transA" and a.i for a in node.attribute):
-                    self._many.update(outputs)
-            for name, dtype in zip(outputs, result_dtypes, strict=False):
-                if name in dtypes or name in self._maps:
-                    return f"the result {name!r} twice"
-                if name:
-                    dtypes[name] = dtype
-            if rule.is_plain and None not in operands:
-                attributes = _serialised(node) if rule.is_limited else ()
-                self._plain.add((op_type, node.domain, len(outputs), *operands, *attributes))
+            self._path = (*outer, place)
+            trapped = len(self._filled)
+            what = self._note_node(node, rule)
+            if what is not None:
+                del self._filled[trapped:]
+                results = self._patched(self._path, node)
+                names = [name for name in node.output if name]
+                if results is None or not dtypes.keys().isdisjoint(names):
+                    return what
+                dtypes.update(zip(names, results, strict=True))
+        self._path = outer
         self.note_signs(nodes)
+        return None
+
+    def _note_node(self, node: onnx.NodeProto, rule: KnownOperator | None) -> str | None:
+        """Note the results of a node. Returns what needs a Graph; None if nothing does."""
+        dtypes, operators, legal, trail = self.dtypes, self._operators, self._legal, self._trail
+        op_type = node.op_type
+        if rule is None:
+            rule = known_operator(op_type, self.versions)
+            if rule is None:
+                return f"{op_type} of opset {self.opset}"
+            self.operators.add(op_type)
+            operators[op_type] = rule
+        row, arity = rule.row, rule.arity
+        if node.domain not in rule.domains or type(node.name) is not str:
+            return f"{op_type} of {node.domain!r}"
+        if op_type == "Constant":
+            if not constant(self, node):
+                return "this form of Constant"
+            return None
+        names, outputs = [*node.input], [*node.output]
+        if not arity.min_outputs <= len(outputs) <= arity.max_outputs:
+            return f"{op_type} of {len(outputs)} results"
+        if not arity.min_inputs <= len(names) <= arity.max_inputs or (
+            "" in names and ("" in names[: arity.min_inputs] or arity.max_inputs > VARIADIC)
+        ):
+            return f"{op_type} of {len(names)} operands"
+        if "" in outputs and ("" in outputs[: arity.min_outputs] or arity.max_outputs > VARIADIC):
+            return f"a result of {op_type} that has no name"  # kernels end the process
+        operands = [*map(dtypes.get, names)]
+        if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
+            return f"{op_type} of an empty constant"
+        if rule.is_checked and (what := self._untested_part(node, names)):
+            return f"the {what} of {op_type}"
+        results = row.results
+        if results is None:
+            first = operands[0] if operands else None
+            result_dtypes: Sequence[DType] | None = None if first is None else [first] * len(outputs)
+        else:
+            result_dtypes = results(self, node, operands)
+        if result_dtypes is None or len(result_dtypes) < len(outputs):
+            return f"this form of {op_type}"
+        if row.gives_map:
+            if self._depth:
+                return f"{op_type} in a body"
+            self._maps.update(outputs)
+            return None
+        decides = (operands[row.decides] if operands else None) or result_dtypes[0]
+        if not row.domain and not legal.get((op_type, decides)):
+            if not is_legal(self.rules, op_type, decides):
+                return f"{op_type} of {decides}"
+            legal[op_type, decides] = True
+        if rule.starts_mark or (rule.propagates_mark and trail.marks):
+            trail.follow(op_type, names, outputs, self.dims)
+        if op_type in PACKED:
+            self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
+        elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:
+            self._multiplied.append((self._path, names[0]))
+            self._packs = self._packs or names[0] in self._many
+            self._product_bytes += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
+        if rule.rows and not self._packs and not self._many.isdisjoint(names[: rule.rows]):
+            if op_type != "Gemm" or not any(a.name == "transA" and a.i for a in node.attribute):
+                self._many.update(outputs)
+        for name, dtype in zip(outputs, result_dtypes, strict=False):
+            if name in dtypes or name in self._maps:
+                return f"the result {name!r} twice"
+            if name:
+                dtypes[name] = dtype
+        if rule.is_plain and None not in operands:
+            attributes = _serialised(node) if rule.is_limited else ()
+            self._plain.add((op_type, node.domain, len(outputs), *operands, *attributes))
         return None
 
     def _note_plain(
@@ -394,6 +480,21 @@ class CountingScan(Scan):
                 name = f"{node.domain}.{op_type}" if node.domain not in ("", "ai.onnx") else op_type
                 self.counts[name, "" if dtype is None else dtype.name] += 1
         return fault
+
+
+def _has_known_length(node: onnx.NodeProto, dims: Sequence[onnx.TensorShapeProto.Dimension]) -> bool:
+    """Return True if the length of a Fourier transform is known, and whether it is of complex numbers."""
+    axes = [a.i for a in node.attribute if a.name == "axis" and -len(dims) <= a.i < len(dims)]
+    return all(dim.dim_value for dim in ((dims[axes[0]], dims[-1]) if axes else dims))
+
+
+def _has_one_row(shapes: Shapes, name: str) -> bool:
+    return name in shapes and all(dim.dim_value == 1 for dim in shapes[name].dim[:-1])
+
+
+def _op_types(model: onnx.ModelProto) -> list[str]:
+    """Return the operators of all nodes."""
+    return [node.op_type for graph in nested(model.graph) for node in graph.node]
 
 
 def _serialised(node: onnx.NodeProto) -> list[bytes]:

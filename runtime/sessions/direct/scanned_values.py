@@ -19,6 +19,8 @@ from graphcore.types.dtypes import DType
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.runtime.sessions.direct.parts import Path
+
 _DTYPES: dict[int, DType] = {
     dtype.onnx: dtype
     for dtype in (
@@ -66,7 +68,8 @@ class ScannedValues:
         self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._empties: set[str] = set()
-        self._filled: list[tuple[str, int, str]] = []
+        self._path: Path = ()
+        self._filled: list[tuple[Path, onnx.NodeProto, str, int]] = []
         self._trapped = rules.has_trap(empty.NEGATIVE_AXES.name)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
@@ -155,10 +158,9 @@ class ScannedValues:
             axes = [-1] if array is None else array.tolist()
         return all(axis >= 0 for axis in axes or ())
 
-    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None:
-        """Require a Graph if these axes of the first operand of a recurrent node may be empty."""
-        states = names[STATES] if len(names) > STATES else ""
-        self._filled += [(names[0], axis, states) for axis in axes]
+    def require_elements(self, node: onnx.NodeProto, name: str, axes: Sequence[int]) -> None:
+        """Require lowering if these axes of an operand of a node may be empty."""
+        self._filled += [(self._path, node, name, axis) for axis in axes]
 
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
         """Return the dtypes of an If's results; None for an If that needs a Graph."""

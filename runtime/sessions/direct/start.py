@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import onnx
 
     from graphcore.runtime.sessions.direct import scan as scanning
+    from graphcore.runtime.sessions.direct.patches import Lowering, Patches, Splice
     from graphcore.runtime.sessions.direct.scan import Scan
 else:  # files that graphcore wrote for a lowering do not need it
     scanning = Lazy("graphcore.runtime.sessions.direct.scan")
@@ -50,7 +51,8 @@ _FUSED = frozenset({"Erf", "Gelu", "LayerNormalization", "ReduceMean"})
 @dataclass(frozen=True, slots=True)
 class DirectPlan:
     """A model that runs without lowering. defaults: names of inputs that have one. constants: types of those that calls
-    may override. entries: config entries of the session. disabled: optimisers to disable."""
+    may override. entries: config entries of the session. disabled: optimisers to disable. splice: puts lowered nodes
+    into the file; None if no node needs lowering."""
 
     name: str
     inputs: dict[str, Type]
@@ -59,6 +61,7 @@ class DirectPlan:
     constants: dict[str, Type]
     entries: Mapping[str, str]
     disabled: tuple[str, ...]
+    splice: Splice | None
 
 
 def plan_direct(
@@ -68,13 +71,16 @@ def plan_direct(
     keeps_halves: bool = True,
     defaults: frozenset[str] = frozenset(),
     make_scan: Callable[..., Scan] | None = None,
+    lowering: Lowering | None = None,
 ) -> DirectPlan | str:
     """Return the plan of a model that runs on the CPU without lowering, or the reason why it needs a Graph.
 
     keeps_halves: whether float16 stays with the runtime's kernels. defaults: initializers that calls override.
+    lowering: its options, for single nodes that need it; None to leave models with such nodes to a Graph.
     """
+    is_whole = len(model.content) <= _MAX_PARSED_BYTES
     try:
-        proto = model.whole() if len(model.content) <= _MAX_PARSED_BYTES else model.proto
+        proto = model.whole() if is_whole else model.proto
     except ModelError:  # reading the model gives a better error
         return "it is not a model"
     noted = _notes(proto)
@@ -85,16 +91,32 @@ def plan_direct(
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
-    make_scan = make_scan or scanning.Scan
-    scan = make_scan(legality("cpu", runtime()), keeps_halves=keeps_halves and not is_legal, defaults=defaults)
+    rules = legality("cpu", runtime())
+
+    def new_patches() -> Patches:
+        from graphcore.runtime.sessions.direct.patches import Patches  # imports onnx, which most models do not need
+
+        assert lowering is not None
+        return Patches(proto, model.content, lowering, rules)
+
+    scan = (make_scan or scanning.Scan)(
+        rules,
+        keeps_halves=keeps_halves and not is_legal,
+        defaults=defaults,
+        # A Graph passes large weights by reference, which takes less time than a copy of the file.
+        new_patches=new_patches if lowering is not None and is_whole and not is_own else None,
+    )
     if not scan.run(proto, lambda: model.proto, model.is_aligned):
         return scan.reason or ""
     entries = _packing(scan, prepack)
     if entries is None:
         return "whether prepacking pays depends on shapes"
     graph = proto.graph
-    slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
-    disabled = (*slower, *idle(frozenset(scan.operators)), *quadratic(scan.constants, scan.different))
+    present = frozenset() if scan.patches is None else scan.patches.present
+    op_types = frozenset({*scan.operators, *(op_type for op_type, _ in present)})
+    slower = SLOWER if not op_types.isdisjoint(_FUSED) else ()
+    unused = idle(op_types) if not any(domain for _, domain in present) else ()
+    disabled = (*slower, *unused, *quadratic(scan.constants, scan.different))
     return DirectPlan(
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
@@ -102,7 +124,8 @@ def plan_direct(
         defaults,
         constants_of(proto, defaults),
         entries,
-        (*disabled, *disabled_by(scan.signs.__contains__)),
+        (*disabled, *disabled_by(scan.signs.__contains__), *(() if scan.patches is None else scan.patches.disabled)),
+        scan.splice,
     )
 
 
@@ -113,11 +136,12 @@ def started(
 
     load: loads the model through its Graph. read: only reads the Graph.
     """
-    content: bytes | str = bytes(model.content) if model.path is None else model.path
+    content: bytes | str = model.path or bytes(model.content)
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options({**direct.entries, **more})
-        session = starter.create(content, options, direct.disabled)
+        patched = content if direct.splice is None else direct.splice.content(model.content)
+        session = starter.create(patched, options, direct.disabled)
         require_started(session, starter.providers, starter.selection)
         return session, None
 
