@@ -40,7 +40,6 @@ class IoBindingRunner:
     """
 
     checks_shapes = True
-    keep: object = None
 
     def __init__(
         self,
@@ -167,7 +166,6 @@ class ArrayRunner:
 
     checks_shapes = False
     writes_to_arrays = False
-    keep: object = None
 
     def __init__(
         self,

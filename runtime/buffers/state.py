@@ -112,13 +112,11 @@ class Runner(Protocol):
     """Runs a session with buffers. See `runners.py`.
 
     checks_shapes: whether the runtime refuses to write another shape to bound memory. writes_to_arrays: whether a value
-    of `make_value` shares the memory of its array, so that in-place calls write there. keep: what must live as long
-    as a call of the session runs.
+    of `make_value` shares the memory of its array, so that in-place calls write there.
     """
 
     checks_shapes: bool
     writes_to_arrays: bool
-    keep: object
 
     def make_value(self, buffer: ModelBuffer, array: Array) -> Value: ...
     def read(self, buffer: ModelBuffer, value: Value) -> Array: ...
@@ -240,10 +238,10 @@ class State:
             named["timeout"] = timeout
         feed = program.feeds.take(arrays, named)
         with self._lock:
-            values = self._ready(feed)
+            values, runner = self._ready(feed), program.runner_for(feed)
             last, self._last = self._last, None
             try:
-                results, stored, last = program.runner_for(feed).run(feed, values, self._spare, last)
+                results, stored, last = runner.run(feed, values, self._spare, last)
                 program.check_stored(stored)
             except BaseException as error:
                 self._lost |= {k.name for k in program.buffers if k.in_place}

@@ -147,11 +147,6 @@ class CalledModel:
             self._program = Program(self._feeds, buffers, self._runner, self._failed, growth, self._grow)
             self._state = State(self._program, {})
 
-    @property
-    def growth(self) -> Growth | None:
-        """The calls that need another session, which did not start yet."""
-        return None if self._program is None else self._program.growth
-
     def _grow(self) -> None:
         """Run all calls in the session of `_whole` from now on, if calls with many rows need it and it starts."""
         program = self._program
@@ -160,7 +155,7 @@ class CalledModel:
                 return
             with contextlib.suppress(GraphcoreError):  # the file or the graph was changed since
                 whole = self._whole = program.growth.load()
-                program.runner.keep = self._keep  # other threads may be in calls of the old session
+                self.session._weights = self._keep  # calls of other threads, and users, may still have this session
                 self.session, self._keep, self._run = whole.session, whole._keep, whole._run
                 program.runner = self._runner = present(whole._runner)
             program.growth = None

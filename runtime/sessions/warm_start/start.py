@@ -149,6 +149,7 @@ class WarmStart:
         (large, shared), _ = references
         referred: dict[str, Array] = {name: large[name] for name in shared}
         is_file = isinstance(cache, PreparedFile)
+        growth = None if model._program is None else model._program.growth
         weights = self._places(referred, len(cache.model)) if is_file else self._names(referred, source, model.name)
         if weights is None:
             return
@@ -161,7 +162,7 @@ class WarmStart:
             "optimised": cache.used,
             "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
-            "many": None if (growth := model.growth) is None else [str(growth.rows), growth.least],
+            "many": None if growth is None else [str(growth.rows), growth.least],
             "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers),
         }
         if not is_file:
