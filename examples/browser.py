@@ -21,7 +21,7 @@ def write(folder: Path, scheme: str | None = "int8_dynamic") -> None:
     if scheme is not None:
         graph = gc.quantize(graph, scheme, embeddings=True).graph
     folder.mkdir()
-    graph.export(folder / "model.onnx", runtime="1.30")
+    graph.export(folder / "model.onnx", runtime="web-1.30")
     dist = PACKAGE / "dist"
     files = [*SOURCE.iterdir(), dist / "ort.wasm.bundle.min.mjs", dist / "ort-wasm-simd-threaded.wasm"]
     for file in (*files, Path(minilm.folder(), "vocab.txt")):

@@ -59,7 +59,7 @@ def run_data(data: GraphData, wasm: Wasm) -> Json:
     floats = {t.dtype for t in types if isinstance(t, TensorType) and t.dtype.is_float}
     wide = "float64" if DType.float64 in floats else "float32"
     io_dtype = None if floats <= {DType.float32, DType.float64} else wide
-    written = write_graph(traced, Options("cpu", runtime=release, io_dtype=io_dtype))
+    written = write_graph(traced, Options("cpu", runtime=f"web-{release}", io_dtype=io_dtype))
     model = join(written.encoded())
     if len(model) > _MAX_BYTES:
         raise GraphError(

@@ -129,6 +129,13 @@ def test_package_that_is_missing_is_named(package: Path, monkeypatch: pytest.Mon
     double().save_html(tmp_path / "page.html", targets=(), run="inline")
 
 
+def test_release_that_was_not_measured_is_named(package: Path) -> None:
+    file = package / "node_modules" / "onnxruntime-web" / "package.json"
+    file.write_text('{"version": "1.22.0"}', encoding="ascii")
+    with pytest.raises(GraphError, match=r"(?s)unknown release 'web-1\.22\.0' of onnxruntime-web.*web-1\.30"):
+        page_data(double(), PageOptions(targets=(), run="inline"))
+
+
 @pytest.mark.parametrize("dtype", [DType.complex64, DType.int4, DType.of("int23"), DType.of("uint128")])
 def test_dtypes_without_arrays_in_javascript_are_told(dtype: DType) -> None:
     graph = Graph("g", {"x": TensorType(dtype, ["n"])}, promotion="numpy")
