@@ -213,8 +213,8 @@ def test_results_are_the_same_every_time() -> None:
     assert text(first.graph) == text(second.graph)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 7])
-@pytest.mark.parametrize("max_error", [1e-5, 1e-3, 1e-2])
+@pytest.mark.parametrize("layers", [1, 6])
+@pytest.mark.parametrize("max_error", [1e-5, 1e-2])
 def test_the_number_of_runs_is_linear(layers: int, max_error: float) -> None:
     result = gc.mixed_precision(perceptron(layers), samples(2, 32), max_error=max_error)
     assert result.runs <= 5 * layers * 4 + 3
