@@ -184,5 +184,5 @@ def test_file_of_an_encoder_gives_the_bits_of_its_graph(kind: str, scheme: str |
         graph, _ = gc.quantize(graph, scheme)
     model, loaded = gc.InferenceSession().load(graph), gc.InferenceSession().load(graph.to_onnx())
     arrays = tokens(case["config"])
-    assert attentions(loaded) == attentions(model) > 0
+    assert attentions(loaded) == attentions(model)  # none where the release has no right kernel for lengths
     assert loaded(*arrays)[0].tobytes() == model(*arrays)[0].tobytes()
