@@ -340,7 +340,7 @@ def _defaults(op_type: str, domain: str) -> Mapping[str, Any]:
 
 
 def _is_same(node: Node, name: str, own: Any, value: Any) -> bool:
-    a, b = _comparable(own), _comparable(value)
+    a, b = comparable(own), comparable(value)
     if a == b and type(a) is type(b):
         return True
     first = node.outputs[0] if node.op_type == "OneHot" or not node.inputs else node.inputs[0]
@@ -348,7 +348,7 @@ def _is_same(node: Node, name: str, own: Any, value: Any) -> bool:
     return name == "axis" and rank is not None and type(a) is type(b) is int and abs(a - b) == rank
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """Return an attribute as files store it: floats are float32."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
@@ -357,7 +357,7 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ("array", str(value.dtype), value.shape, value.tobytes())
     if isinstance(value, (list, tuple)):
-        return tuple(map(_comparable, value))
+        return tuple(map(comparable, value))
     return value
 
 

@@ -15,7 +15,7 @@ from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, root_of
 from graphcore.support.escaping import escaped
-from graphcore.surgery.patterns import defaults
+from graphcore.surgery.patterns import comparable, defaults
 
 _MAX_UNGROUPED = 12
 
@@ -223,7 +223,7 @@ class Contents:
             return "body"
         if isinstance(value, Definition):
             return value.name
-        return value if isinstance(value, (str, bytes, int)) else repr(_single(value))
+        return value if isinstance(value, (str, bytes, int)) else repr(comparable(value))
 
     def attributes(self, node: Node) -> Hashable:
         """Return a key of the attributes of a node, without defaults, and without the dims of a call."""
@@ -288,9 +288,4 @@ def is_named(symbol: Symbol) -> bool:
 def is_default(node: Node, key: str, value: Any) -> bool:
     """Return True if an attribute has the default value of its ONNX operator."""
     own = defaults(node)
-    return key in own and bool(own[key] == _single(value))
-
-
-def _single(value: Any) -> Any:
-    """Return a float in single precision."""
-    return float(np.float32(value)) if isinstance(value, float) else value
+    return key in own and bool(comparable(own[key]) == comparable(value))
