@@ -105,16 +105,7 @@ def _as_dict(lowering: LoweringReport) -> dict[str, Any]:
         "nodes": lowering.count,
         "changed": lowering.changed,
         "changes": [
-            {
-                "operator": change.op_type,
-                "dtype": change.dtype,
-                "count": len(change.names),
-                "reason": change.reason,
-                "action": change.action,
-                "made": dict(change.computed_by),
-                "names": change.names,
-            }
-            for change in lowering.changes
+            change.as_dict() | {"made": dict(change.computed_by), "names": change.names} for change in lowering.changes
         ],
         "faster": {"given_up": dict(lowering.fused), "made": dict(lowering.faster)},
         "added": dict(lowering.added),

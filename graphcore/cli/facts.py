@@ -183,17 +183,7 @@ def lacking(graph: Graph, provider: str) -> Facts:
         lowering = report(graph, target, release.runtime())
     except GraphcoreError as error:
         return facts | {"error": error.summary}
-    changes = [
-        {
-            "operator": change.op_type,
-            "dtype": change.dtype,
-            "count": len(change.names),
-            "reason": change.reason,
-            "action": change.action,
-        }
-        for change in lowering.changes
-    ]
-    return facts | {"changes": changes, "changed": lowering.changed}
+    return facts | {"changes": [change.as_dict() for change in lowering.changes], "changed": lowering.changed}
 
 
 def node_list(graph: Graph) -> list[Facts]:

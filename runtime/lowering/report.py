@@ -50,6 +50,11 @@ class LoweringChange:
         head = " ".join(part for part in (self.op_type, self.dtype, f"x{len(self.names)}") if part)
         return escaped(f"{head}: {self.reason}; {self.action} ({names}{more})")
 
+    def as_dict(self) -> dict[str, object]:
+        """Return the operator, the number of nodes and what happens to them as plain values, for JSON."""
+        fields = {"operator": self.op_type, "dtype": self.dtype, "count": len(self.names)}
+        return fields | {"reason": self.reason, "action": self.action}
+
 
 @dataclass(slots=True)
 class LoweringReport:
