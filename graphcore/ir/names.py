@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 from graphcore.errors import GraphError
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, present
+from graphcore.support.escaping import similar
 
 Output: TypeAlias = "tuple[str | None, Symbol]"
 """An output: its explicit name, or None, and its value."""
@@ -85,7 +85,7 @@ class Names:
         results = [s.name for s in symbols[:_MAX_COMPARED] if type(s.producer) is Node]
         computed = list(dict.fromkeys([*(label for label, _ in outputs if label), *results]))
         names = list(dict.fromkeys([*first, *computed]))
-        close = difflib.get_close_matches(name, names, 3, 0.6)
+        close = similar(name, names)
         inputs = [s.name for s in symbols if type(s.producer) is Input]
         help = f"its inputs: {', '.join(map(repr, inputs)) or 'none'}"
         if outputs and computed:  # a graph that is being built also has nodes of calls that failed

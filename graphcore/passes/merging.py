@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import difflib
 import fnmatch
 import math
 import struct
@@ -19,6 +18,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol, root_of, source_of
 from graphcore.ir.transform.match import COMMUTATIVE
 from graphcore.ir.transform.walk import edit
 from graphcore.operators import Trait, having
+from graphcore.support.escaping import similar
 from graphcore.support.source_lines import Imported, Line, Origin
 from graphcore.types.dtypes import DType
 
@@ -184,7 +184,7 @@ def _match_names(graph: Graph, keep: object) -> frozenset[str]:
             )
         matches = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not matches and pattern != "*":
-            near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
+            near = similar(pattern, names, cutoff=0.4) or names[:5]
             raise GraphError(
                 f"optimize: no weight is called {pattern!r:.200}",
                 help="weights are called " + ", ".join(map(repr, near)) if near else "the graph has no weights",

@@ -34,6 +34,13 @@ def counted(number: int, noun: str) -> str:
 # Suggestions for unknown names, for the help of errors.
 
 
+def similar(name: str, names: Iterable[str], count: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the most similar names, at most `count`. cutoff: the minimum similarity, from 0 to 1."""
+    import difflib  # only errors need it
+
+    return difflib.get_close_matches(name, [*names], count, cutoff)
+
+
 def suggestion(query: object, names: Iterable[str], *, cutoff: float = 0.7, ending: str = " ") -> str:
     """Return `did you mean float32? ` if one or two names are similar to `query`, else "".
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import sys
 from typing import Any
+
+from graphcore.support.markup import escaped
 
 
 def cell_of(path: str) -> str:
@@ -27,7 +28,7 @@ def display() -> Any:
 def update(display: Any, done: int, total: int | None, text: str) -> None:
     """Show a bar with a text in a display. total: None if it is unknown, which shows the text alone."""
     bar = "" if total is None else f'<progress value="{min(done, total)}" max="{max(total, 1)}"></progress> '
-    display.update({"text/plain": text, "text/html": f"<div>{bar}{html.escape(text)}</div>"}, raw=True)
+    display.update({"text/plain": text, "text/html": f"<div>{bar}{escaped(text)}</div>"}, raw=True)
 
 
 def _shell() -> Any:

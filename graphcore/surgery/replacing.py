@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Captured, Match, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Results, prune
 from graphcore.ir.transform.walk import bodies, parts
-from graphcore.support.escaping import counted
+from graphcore.support.escaping import counted, similar
 from graphcore.surgery.copying import conclude, replica
 from graphcore.surgery.patterns import Finder, defaults, finder
 from graphcore.surgery.replay import Edit, Replay
@@ -162,7 +161,7 @@ def _no_match_help(graph: Graph, pattern: str | Callable[..., Any], where: objec
     present = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes)
     if isinstance(pattern, str):
         by_lower = {name.rpartition("::")[2].lower(): name for name in present}
-        close = difflib.get_close_matches(pattern.rpartition("::")[2].lower(), by_lower, 1)
+        close = similar(pattern.rpartition("::")[2].lower(), by_lower, 1)
         if close:
             return f"did you mean {by_lower[close[0]]!r}? {last}"
     counts = ", ".join(f"{name} ({count})" for name, count in present.most_common(8))
@@ -456,7 +455,7 @@ def _value_named(graph: Graph, name: str) -> Symbol:
             operands={"value": inside[0]},
             help="give the Symbol or the node: see node.attributes[...].nodes",
         )
-    close = difflib.get_close_matches(name, everything, 3)
+    close = similar(name, everything)
     raise GraphError(
         f"replace: nothing in graph {graph.name!r} is called {name!r}",
         help=f"did you mean {' or '.join(map(repr, close))}?" if close else "print(graph) shows the names",

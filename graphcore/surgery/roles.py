@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 import warnings
@@ -22,7 +21,7 @@ from graphcore.ir.transform.walk import bodies, parts
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
 from graphcore.operators import ROWS, Trait, data_of, having
-from graphcore.support.escaping import escaped
+from graphcore.support.escaping import escaped, similar
 from graphcore.support.source_lines import Line, Origin, line_of, user_line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
@@ -253,14 +252,14 @@ def _check_patterns(graph: Graph, patterns: tuple[str, ...], sources: Sources) -
     for pattern in patterns:
         matches = fnmatch.filter(names, pattern)
         if not matches:
-            near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
+            near = similar(pattern, names, cutoff=0.4) or [*names][:5]
             raise GraphError(
                 f"astype: no operator, layer or value matches {pattern!r}",
                 help=f"some names are {', '.join(map(repr, near))}" if near else "the graph is empty",
             )
         if not any(names[name] for name in matches):
             converted = [name for name, is_converted in names.items() if is_converted]
-            near = difflib.get_close_matches(pattern, converted, 3, 0.4) or converted[:5]
+            near = similar(pattern, converted, cutoff=0.4) or converted[:5]
             _warn(
                 f"astype: keep={pattern!r} keeps nothing: what it matches has no dtype that is converted "
                 f"({', '.join(sorted(map(str, sources.dtypes)))})",

@@ -19,6 +19,7 @@ from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.pickling import copied
+from graphcore.support.escaping import similar
 from graphcore.support.markup import table
 from graphcore.types.tensor_types import TensorType
 
@@ -182,9 +183,7 @@ def _path(symbol: Symbol) -> str:
 
 
 def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
-    import difflib
-
-    near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
+    near = similar(pattern, names, cutoff=0.4) or names[:5]
     return GraphError(
         f"debug: graph {graph.name!r} has no tensor called {pattern!r}",
         help="names are for example " + ", ".join(map(repr, near)) if near else "the graph has no nodes",

@@ -17,7 +17,7 @@ from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
 from graphcore.runtime.ort.devices import Selection
 from graphcore.runtime.ort.memory import LATER, gathered_later
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import similar, suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -61,11 +61,7 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     names = [name for name in dir(fresh) if not name.startswith("_") and not callable(getattr(fresh, name))]
     unknown = [name for name in attributes if name not in names]
     if unknown:
-        import difflib  # only errors need it
-
-        close = difflib.get_close_matches(unknown[0], _KEYWORDS, 1, 0.6) or difflib.get_close_matches(
-            unknown[0], names, 3, 0.4
-        )
+        close = similar(unknown[0], _KEYWORDS, 1) or similar(unknown[0], names, cutoff=0.4)
         raise GraphError(
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",
             help=f"did you mean {' or '.join(close)}?" if close else "see the attributes of onnxruntime.SessionOptions",

@@ -22,6 +22,7 @@ from graphcore.onnx.schemas.schemas import (
     recorded,
     recorded_operator,
 )
+from graphcore.support.escaping import similar
 
 KINDS = onnx.AttributeProto
 _WORDS: dict[int, tuple[str, str]] = {
@@ -120,10 +121,10 @@ def names(domain: str = "") -> tuple[str, ...]:
 def entry(name: str, domain: str = "") -> OperatorSpec:
     """Return an operator. Raises `GraphError` if there is none of that name."""
     if name not in names(domain):
-        similar = _near(name, names(domain))
+        near = " or ".join(similar(name, names(domain), 2))
         raise GraphError(
             f"onnx: {domain or 'ONNX'} has no operator {name!r}",
-            help=f"did you mean {similar}?" if similar else "dir() of the module lists its operators",
+            help=f"did you mean {near}?" if near else "dir() of the module lists its operators",
         )
     contributed = recorded_operator(domain, name)
     if contributed is not None:
@@ -143,12 +144,6 @@ def entry(name: str, domain: str = "") -> OperatorSpec:
     attributes = [Attribute(a.name, int(a.type), _default(a), a.required) for a in schema_attributes.values()]
     attributes.sort(key=lambda a: (not a.is_required, a.name))
     return OperatorSpec(domain, version, is_gone, operator(schema), tuple(attributes))
-
-
-def _near(name: str, candidates: tuple[str, ...]) -> str:
-    import difflib
-
-    return " or ".join(difflib.get_close_matches(name, candidates, 2))
 
 
 def _default(attribute: Any) -> Any:
