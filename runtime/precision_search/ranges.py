@@ -127,8 +127,7 @@ def _proved(trials: Trials, assignment: Assignment) -> set[int]:
     """
     graph = trials.narrow(assignment)
     olds, news = _computing(trials.graph), _computing(graph)
-    bounds_of = getattr(graph, "bounds", None)
-    if bounds_of is None or [node.op_type for node in olds] != [node.op_type for node in news]:
+    if [node.op_type for node in olds] != [node.op_type for node in news]:
         return set()
     inputs: dict[str, tuple[float, float]] = {}
     for name, array in (pair for feeds in trials.feeds() for pair in feeds.items()):
@@ -136,7 +135,7 @@ def _proved(trials: Trials, assignment: Assignment) -> set[int]:
         if numbers.size and numbers.dtype.kind not in "OUSc":
             low, high = inputs.get(name, (math.inf, -math.inf))
             inputs[name] = min(low, float(numbers.min())), max(high, float(numbers.max()))
-    bounds = bounds_of(inputs, dims=trials.dims())
+    bounds = graph.bounds(inputs, dims=trials.dims())
     quantized = {id(node) for unit, p in zip(trials.units, assignment, strict=True) if p.scheme for node in unit.nodes}
     reached: set[int] = set()
     for node in trials.graph.nodes:

@@ -19,6 +19,7 @@ from graphcore.conformance.packages import cache_folder
 from graphcore.conformance.suites import cell_cases, difference
 from graphcore.errors import RunError
 from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.runtime.ort.web import WEB_FOLDER
 
 RELEASE = table_of("wasm").newest.version
 
@@ -35,7 +36,7 @@ def folder() -> str:
     """Return the folder in which npm installed the release; skip the test where it is not to be had."""
     if shutil.which("node") is None:
         pytest.skip("needs Node.js")
-    chosen = os.environ.get(runtimes.WEB_FOLDER) or str(cache_folder("conform") / f"onnxruntime-web-{RELEASE}")
+    chosen = os.environ.get(WEB_FOLDER) or str(cache_folder("conform") / f"onnxruntime-web-{RELEASE}")
     if not os.path.isdir(chosen):
         pytest.skip(f"needs onnxruntime-web: graphcore conform --engine onnxruntime-web --runtime {RELEASE}")
     return chosen
@@ -44,7 +45,7 @@ def folder() -> str:
 @pytest.fixture(scope="module")
 def load() -> Iterator[Callable[[Any], Any]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(runtimes.WEB_FOLDER, folder())
+        patch.setenv(WEB_FOLDER, folder())
         with contextlib.closing(runtimes.WasmSession()) as session:
             yield session.load
 

@@ -116,7 +116,6 @@ def test_faults_are_named_with_their_ranges() -> None:
     assert by_layer["first"].range in ("measured", "proved")
 
 
-@pytest.mark.skipif(not hasattr(Graph("g"), "bounds"), reason="needs Graph.bounds")
 def test_ranges_are_proved_by_bounds() -> None:
     feeds = samples(4, 32)
     result = gc.mixed_precision(planted(), feeds, max_error=1e-2, dtypes=FLOATS)

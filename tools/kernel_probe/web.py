@@ -22,6 +22,7 @@ from onnx import helper
 
 from graphcore.conformance import runtimes
 from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
+from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.types.dtypes import DType
 from tools.kernel_probe.case import Question, tensor
 
@@ -57,7 +58,7 @@ class Page:
 
         from tests.support.browser import executable
 
-        ort = Path(os.environ[runtimes.WEB_FOLDER], "node_modules", "onnxruntime-web", "dist")
+        ort = Path(os.environ[WEB_FOLDER], "node_modules", "onnxruntime-web", "dist")
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Files, ort, provider))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self._playwright = sync_playwright().start()

@@ -20,7 +20,6 @@ import onnx
 import onnxruntime
 
 from graphcore.conformance.conform import Runtime, _environment
-from graphcore.conformance.runtimes import WEB_FOLDER
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
@@ -29,6 +28,7 @@ from graphcore.onnx.versions.table import IR_OF_OPSET
 from graphcore.runtime.lowering import targets
 from graphcore.runtime.lowering.file_versions import at_versions
 from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.types.dtypes import DType
 from tools.kernel_probe import web
 from tools.kernel_probe.case import Question, question
