@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from graphcore.runtime.isolation.session import IsolatedSession as IsolatedSession
     from graphcore.runtime.model import Model as Model
     from graphcore.runtime.ort.devices import register_provider as register_provider
-    from graphcore.runtime.precision_search import MixedPrecision as MixedPrecision
     from graphcore.runtime.precision_search import mixed_precision as mixed_precision
+    from graphcore.runtime.precision_search.report import MixedPrecision as MixedPrecision
     from graphcore.runtime.quantizer import Quantization as Quantization
     from graphcore.runtime.quantizer import quantize as quantize
     from graphcore.runtime.session import InferenceSession as InferenceSession
