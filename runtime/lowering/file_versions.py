@@ -360,15 +360,32 @@ def check(parts: Iterable[Graph], versions: Mapping[str, int]) -> None:
 
 
 def _check_kernels(graph: Graph, present: set[tuple[str, str]], rules: Legality) -> None:
-    """Raise `GraphError` for a node without a kernel, on the device or its host: casts of dtypes that neither has."""
+    """Raise `GraphError` for a node that neither the device nor its host has a kernel of, or only a wrong one."""
     for part in parts(graph, present):
         for node in part.nodes:
-            if (dtype := without_kernel(node, rules)) is not None:
-                raise GraphError(
-                    f"export: onnxruntime-web has no kernel of {node.op_type} for {dtype} in its build with WebGPU",
-                    operands={"result": _Result(node)},
-                    help='export for target="wasm", which has the dtype',
-                )
+            dtype = without_kernel(node, rules)
+            if dtype is None and not _has_wrong_channels(node):
+                continue
+            where = "in its build with WebGPU"
+            raise GraphError(
+                f"export: onnxruntime-web computes Conv of this number of channels wrong {where}"
+                if dtype is None
+                else f"export: onnxruntime-web has no kernel of {node.op_type} for {dtype} {where}",
+                operands={"result": _Result(node)},
+                help='export for target="wasm", which computes it',
+            )
+
+
+def _has_wrong_channels(node: Node) -> bool:
+    """Return True for a Conv of 6, 9, 15, ... channels: the sums of WebGPU were wrong in 1.30.0, on SwiftShader."""
+    weights = node.inputs[1] if node.op_type == "Conv" and not node.domain else None
+    if weights is None or node.attributes.get("group", 1) != 1:
+        return False
+    sizes = tuple(weights.shape.static_dims)
+    if len(sizes) < 3 or len(sizes) != weights.rank or all(size == 1 for size in sizes[2:]):
+        return False
+    channels = sizes[1]
+    return channels > 3 and channels % 3 == 0 and channels % 4 != 0
 
 
 def _check(node: Node, versions: Mapping[str, int]) -> None:

@@ -104,6 +104,19 @@ def test_webgpu_refuses_dtypes_that_its_build_lacks(dtype: str) -> None:
     assert graph.to_onnx(target="wasm").graph.node
 
 
+@pytest.mark.parametrize(
+    ("channels", "kernel", "is_wrong"), [(129, 3, True), (6, 3, True), (3, 3, False), (12, 3, False), (6, 1, False)]
+)
+def test_webgpu_refuses_a_convolution_that_it_computes_wrong(channels: int, kernel: int, is_wrong: bool) -> None:
+    graph = Graph("net", {"x": TensorType("float32", [1, channels, 8])})
+    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((4, channels, kernel), np.float32)))
+    if not is_wrong:
+        assert graph.to_onnx(target="webgpu").graph.node
+        return
+    with pytest.raises(GraphError, match="computes Conv of this number of channels wrong in its build with WebGPU"):
+        graph.to_onnx(target="webgpu")
+
+
 def test_session_of_web_provider_says_what_to_do() -> None:
     import graphcore as gc
 

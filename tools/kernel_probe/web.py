@@ -77,6 +77,7 @@ class Page:
         self._browser.close()
         self._playwright.stop()
         self._server.shutdown()
+        self._server.server_close()
 
 
 class _Files(http.server.BaseHTTPRequestHandler):
@@ -91,6 +92,9 @@ class _Files(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = self.path.rpartition("/")[2]
         file = Path(runtimes.__file__).with_name(name) if name == "web.mjs" else self._ort / name
+        if name and not file.is_file():
+            self.send_error(404)  # the icon that browsers look for
+            return
         content = file.read_bytes() if name else self._page.encode()
         self.send_response(200)
         kinds = {".mjs": "text/javascript", ".wasm": "application/wasm"}
