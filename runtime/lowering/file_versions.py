@@ -377,12 +377,13 @@ def _check_kernels(graph: Graph, present: set[tuple[str, str]], rules: Legality)
 
 
 def _has_wrong_channels(node: Node) -> bool:
-    """Return True for a Conv of 6, 9, 15, ... channels: the sums of WebGPU were wrong in 1.30.0, on SwiftShader."""
+    """Return True for a Conv of 6, 9, 15, ... channels a group, whose sums on WebGPU were wrong in 1.30.0."""
     weights = node.inputs[1] if node.op_type == "Conv" and not node.domain else None
-    if weights is None or node.attributes.get("group", 1) != 1:
+    if weights is None:
         return False
     sizes = tuple(weights.shape.static_dims)
-    if len(sizes) < 3 or len(sizes) != weights.rank or all(size == 1 for size in sizes[2:]):
+    is_product = node.attributes.get("group", 1) == 1 and all(size == 1 for size in sizes[2:])
+    if len(sizes) < 3 or len(sizes) != weights.rank or is_product:
         return False
     channels = sizes[1]
     return channels > 3 and channels % 3 == 0 and channels % 4 != 0

@@ -105,11 +105,23 @@ def test_webgpu_refuses_dtypes_that_its_build_lacks(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "kernel", "is_wrong"), [(129, 3, True), (6, 3, True), (3, 3, False), (12, 3, False), (6, 1, False)]
+    ("channels", "kernel", "groups", "is_wrong"),
+    [
+        (129, 3, 1, True),
+        (6, 3, 1, True),
+        (6, 1, 2, True),
+        (3, 3, 1, False),
+        (12, 3, 1, False),
+        (6, 1, 1, False),
+        (1, 3, 6, False),
+    ],
 )
-def test_webgpu_refuses_a_convolution_that_it_computes_wrong(channels: int, kernel: int, is_wrong: bool) -> None:
-    graph = Graph("net", {"x": TensorType("float32", [1, channels, 8])})
-    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((4, channels, kernel), np.float32)))
+def test_webgpu_refuses_a_convolution_that_it_computes_wrong(
+    channels: int, kernel: int, groups: int, is_wrong: bool
+) -> None:
+    """channels: of a group."""
+    graph = Graph("net", {"x": TensorType("float32", [1, channels * groups, 8])})
+    graph.output(y=ops.onnx.Conv(graph["x"], np.ones((2 * groups, channels, kernel), np.float32), group=groups))
     if not is_wrong:
         assert graph.to_onnx(target="webgpu").graph.node
         return
