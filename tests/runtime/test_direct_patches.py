@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import Graph, InferenceSession
+from graphcore.errors import ModelError
 from graphcore.onnx.proto import opened
 from graphcore.runtime.lowering.pipeline import lower
 from graphcore.runtime.ort.release import runtime
@@ -284,6 +285,17 @@ def test_patched_model_is_looked_into_as_its_graph() -> None:
     result = loaded.debug(SLICES[0], watch="s")
     assert same([result["s"]], [SLICES[0]["x"][:3]])
     assert "GRU" in {placed.operator for placed in loaded.placement().operators}
+
+
+def test_patched_model_is_not_started_again_from_a_changed_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(recurrent("GRU", 3), path)
+    loaded = InferenceSession().load(path)
+    expected = loaded(SLICES[0])
+    path.write_bytes(b"")
+    assert same(loaded(SLICES[0]), expected)
+    with pytest.raises(ModelError, match="was changed since it was loaded"):
+        loaded._start({})
 
 
 @pytest.mark.releases

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import onnx
 
@@ -120,7 +120,7 @@ class Patches:
 
     def __init__(self, file: onnx.ModelProto, content: memoryview, lowering: Lowering, rules: Legality) -> None:
         """content: of the file. rules: those that its Graph would be lowered by."""
-        self._content: Any = content.obj  # bytes, or a mapped file
+        self._content = content
         self._lowering = lowering
         self._rules = rules
         self._patches: dict[Path, tuple[_Patch, Mapping[str, str]]] = {}
@@ -196,8 +196,8 @@ class Patches:
                 if not is_moved or self.add(path, node, scopes[path[:-1]], shapes(path)) is None:
                     return None
         versions = {**dict.fromkeys((domain for _, domain in self.present), 1), **file, "": opset}
-        prefix = "patch"
-        while self._content.find(prefix.encode()) >= 0:
+        content, prefix = bytes(self._content), "patch"
+        while prefix.encode() in content:
             prefix += "_"
         try:
             models = {patch: _encoded(patch, opset) for patch in self._different}

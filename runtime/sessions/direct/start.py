@@ -140,6 +140,8 @@ def started(
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options({**direct.entries, **more})
+        if direct.splice is not None and model.is_overwritten():
+            raise ModelError(f"load: {model.name} was changed since it was loaded", help="load it again")
         patched = content if direct.splice is None else direct.splice.content(model.content)
         session = starter.create(patched, options, direct.disabled)
         require_started(session, starter.providers, starter.selection)
