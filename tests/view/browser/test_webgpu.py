@@ -11,6 +11,7 @@ import pytest
 
 from graphcore import Graph, TensorType, ops
 from graphcore.conformance import runtimes
+from graphcore.runtime.ort.web import WEB_FOLDER
 from tests.onnx.test_onnxruntime_web import folder
 from tests.support.browser import missing
 from tools.kernel_probe import web
@@ -24,7 +25,7 @@ TOLERANCE = 1e-5
 @pytest.fixture(scope="module")
 def page() -> Iterator[web.Page]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(runtimes.WEB_FOLDER, folder())
+        patch.setenv(WEB_FOLDER, folder())
         with contextlib.closing(web.Page("webgpu")) as opened:
             yield opened
 
