@@ -49,11 +49,15 @@ def examine(
         scans.append(CountingScan(*args, **options))
         return scans[-1]
 
-    plan = start.plan_direct(opened, "auto", make_scan=scan) if provider == "cpu" else f"it is lowered for {provider}"
+    if provider == "cpu":
+        plan = start.plan_direct(opened, "auto", make_scan=scan, lowering=(session.precision, session.optimize))
+    else:
+        plan = f"it is lowered for {provider}"
     needs_graph = plan if isinstance(plan, str) else None
     # Signs disable optimisers of the session, which onnxruntime alone would run.
     is_direct = (
-        needs_graph is None
+        not isinstance(plan, str)
+        and plan.splice is None
         and not scans[0].signs
         and session.load(path, limits=limits, prepared=False, **links)._is_direct
     )

@@ -104,6 +104,20 @@ def test_why_a_file_is_loaded_through_a_graph_is_said(check: Check) -> None:
     assert json.loads(check("m.onnx", "--json")[1])["needs_graph"] == "NonZero of opset 17"
 
 
+def test_nodes_that_are_lowered_alone_are_told(check: Check) -> None:
+    node = helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["y"])
+    inputs = [
+        value("x", TensorProto.FLOAT, ["n", 3, "h"]),
+        *(value(name, TensorProto.FLOAT, [3]) for name in ("scale", "bias")),
+    ]
+    result = model([node], inputs, [value("y", TensorProto.FLOAT, None)], opset=17)
+    Path("m.onnx").write_bytes(result.SerializeToString())
+    lines = check("m.onnx")[1].splitlines()
+    assert lines[0].startswith("InstanceNormalization float32 x1: ")
+    assert lines[-2] == "loads as it is, but for nodes that are lowered alone"
+    assert json.loads(check("m.onnx", "--json")[1])["needs_graph"] is None
+
+
 def test_version_that_is_newer_than_the_runtime_is_said(check: Check) -> None:
     newest = onnx.defs.onnx_opset_version()
     proto = model([helper.make_node("Neg", ["x"], ["y"])], opset=newest)

@@ -185,7 +185,7 @@ def test_unknown_target_lists_those_there_are() -> None:
     graph.output(graph["x"] + 1)
     with pytest.raises(GraphError, match="no target is called 'tpu'") as raised:
         graph.to_onnx(target="tpu")  # type: ignore[arg-type]
-    assert raised.value.help == "use one of onnx, cpu, cuda, openvino"
+    assert raised.value.help == "use one of onnx, cpu, cuda, openvino, wasm, webgpu"
 
 
 def test_unknown_dtype_lists_those_there_are() -> None:

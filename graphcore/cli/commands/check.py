@@ -41,7 +41,8 @@ def check(args: argparse.Namespace) -> int:
         output.line(line)
     needs_graph = answer["needs_graph"]
     if not is_file:
-        output.line("loads as it is" if needs_graph is None else f"loads through a Graph: {needs_graph}")
+        rest = ", but for nodes that are lowered alone" if answer["changed"] else ""
+        output.line(f"loads as it is{rest}" if needs_graph is None else f"loads through a Graph: {needs_graph}")
     output.line(
         f"{args.model}: runs on {answer['provider']}; "
         f"{answer['changed']} of {answer['nodes']} nodes are computed otherwise"

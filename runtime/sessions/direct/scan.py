@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
@@ -462,8 +462,8 @@ class Scan(ScannedValues):
 class CountingScan(Scan):
     """A scan for a report. counts: of nodes by operator and the dtype that selects the kernel."""
 
-    def __init__(self, rules: Legality, *, keeps_halves: bool = False, defaults: Container[str] = frozenset()) -> None:
-        super().__init__(rules, keeps_halves=keeps_halves, defaults=defaults)
+    def __init__(self, rules: Legality, **options: Any) -> None:
+        super().__init__(rules, **options)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.ir_version = 0
 
