@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -84,8 +85,8 @@ def narrowed(graph: Graph, dtypes: Mapping[int, DType], keep: Keep, arrays: Mapp
     dtypes: by the ids of nodes, those of bodies included; other nodes keep float32. keep: the values that keep it too.
     arrays: the cast arrays of each dtype, which several graphs may share.
     """
-    change = NodeDTypes(Sources(frozenset({DType.float32}), False), keep, CastArrays(DType.float32), True)
-    change.dtypes, change.arrays_by_dtype = dtypes, arrays
+    sources = Sources(frozenset({DType.float32}), False)
+    change = DTypeChange(sources, keep, CastArrays(DType.float32), True, dtypes, arrays)
     return finish(replica(graph, _WHAT, kind=Retyping, policy=change))
 
 
@@ -167,15 +168,26 @@ def _inputs(graph: Graph, change: DTypeChange) -> tuple[dict[int, Type], dict[st
 class DTypeChange(Edit):
     """A conversion to another dtype: the source dtypes, the parts to keep, and the converted arrays and functions.
 
-    keeps_io: inputs and outputs keep their dtype.
+    keeps_io: inputs and outputs keep their dtype. dtypes, others: dtypes of single nodes and the arrays in them, see
+    `narrowed`; None for one dtype throughout, in which nodes keep their own together with their bodies.
     """
 
-    def __init__(self, sources: Sources, keep: Keep, arrays: CastArrays, keeps_io: bool) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        keep: Keep,
+        arrays: CastArrays,
+        keeps_io: bool,
+        dtypes: Mapping[int, DType] | None = None,
+        others: Mapping[DType, CastArrays] = MappingProxyType({}),
+    ) -> None:
         self.sources = sources
         self.dtype = arrays.dtype
         self.keep = keep
         self.arrays = arrays
         self.keeps_io = keeps_io
+        self.dtypes = dtypes
+        self._others = others
         self._definitions: dict[Definition, Definition] = {}
 
     def of_definition(self, definition: Definition) -> Definition:
@@ -200,36 +212,13 @@ class DTypeChange(Edit):
 
     def dtype_of(self, node: Node) -> DType | None:
         """Return the dtype that a node is converted to, None if it keeps its own."""
+        if self.dtypes is not None:
+            return self.dtypes.get(id(node))
         return None if self.keep.has_node(node) else self.dtype
 
     def arrays_of(self, dtype: DType) -> CastArrays:
         """Return the converted arrays in a dtype."""
-        return self.arrays
-
-    @property
-    def may_keep(self) -> bool:
-        """Whether some nodes or values keep their dtype."""
-        return bool(self.keep)
-
-    @property
-    def keeps_bodies(self) -> bool:
-        """Whether everything in the bodies of a node keeps its dtype if the node does."""
-        return True
-
-
-class NodeDTypes(DTypeChange):
-    """A conversion to a dtype for each node. dtypes, arrays_by_dtype: see `narrowed`."""
-
-    dtypes: Mapping[int, DType]
-    arrays_by_dtype: Mapping[DType, CastArrays]
-    may_keep = True
-    keeps_bodies = False
-
-    def dtype_of(self, node: Node) -> DType | None:
-        return self.dtypes.get(id(node))
-
-    def arrays_of(self, dtype: DType) -> CastArrays:
-        return self.arrays_by_dtype.get(dtype, self.arrays)
+        return self._others.get(dtype, self.arrays)
 
 
 class Retyping(Replay):
@@ -249,7 +238,8 @@ class Retyping(Replay):
         self._output_names = frozenset(self.old.outputs.names)
         self._output_ids = {s.id for s in self.old.outputs}
         self._output_types: dict[int, Type] = {}
-        self._unchanged_moves = self._find_unchanged_moves() if self.policy.may_keep and not keeps_all else frozenset()
+        may_keep = not keeps_all and (bool(self.policy.keep) or self.policy.dtypes is not None)
+        self._unchanged_moves = self._find_unchanged_moves() if may_keep else frozenset()
 
     # Values
 
@@ -429,7 +419,7 @@ class Retyping(Replay):
         def type_of(symbol: Symbol) -> Type:
             return symbol.type if dtype is None else self.policy.type_of(symbol, dtype)
 
-        keeps_all = self._keeps_all or (dtype is None and self.policy.keeps_bodies)
+        keeps_all = self._keeps_all or (dtype is None and self.policy.dtypes is None)
         inner = self.inner(Retyping, old, [type_of(s) for s in old.input_symbols], keeps_all=keeps_all)
         inner.make_body([type_of(s) for s in old.outputs])
         return inner.new
