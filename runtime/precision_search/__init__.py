@@ -27,7 +27,6 @@ from graphcore.runtime.precision_search.trials import (
     Assignment,
     Metric,
     Precision,
-    SearchOptions,
     Trials,
 )
 from graphcore.runtime.quantizer.layers.replacing import Runs
@@ -102,16 +101,17 @@ def mixed_precision(
     runs = runs_of(samples, "mixed_precision")
     _check_samples(runs)
     source = functions.inlined(graph)
-    options = SearchOptions(
+    trials = Trials(
+        source,
+        runs,
         Keep(source, keep, frozenset({DType.float32})),
-        tuple(schemes),
+        schemes,
         metric,
         cost,
         None if keep_io else floats[0],
         session or InferenceSession(precision="exact"),
         None if resume is None else os.fspath(resume),
     )
-    trials = Trials(source, runs, options)
     search = _Search(trials, max_error, schemes)
     with steps(progress, (len(names) + 1) * len(trials.units), "decisions") as step:
         search.run(floats, step)
@@ -169,7 +169,7 @@ class _Search:
         Layers without weights save no bytes in a narrow dtype, but save casts between their neighbours.
         """
         trial, base = self._trials.measure(assignment), self._trials.measure(self.base)
-        saves = trial.cost <= base.cost if self._trials.options.cost == "bytes" else trial.cost < base.cost
+        saves = trial.cost <= base.cost if self._trials.cost == "bytes" else trial.cost < base.cost
         if saves and trial.error <= self._max_error:
             self.base = assignment
             return True

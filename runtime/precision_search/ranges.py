@@ -14,7 +14,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.walk import bodies, constant_array, walk
-from graphcore.runtime.precision_search.trials import Assignment, Trials, is_float, is_wide
+from graphcore.runtime.precision_search.trials import Assignment, Trials
+from graphcore.runtime.quantizer.layers.replacing import is_float, is_float32
 from graphcore.types.dtypes import DType
 
 _SUMS = frozenset({"Add", "Mean", "ReduceMean", "ReduceSum", "Sub", "Sum", "SumOfTerms"})
@@ -59,7 +60,7 @@ class _Range:
 def reasons(trials: Trials, units: Sequence[int], dtype: DType) -> dict[int, str]:
     """Return by unit why it does not compute in a dtype, with the ranges that its values have on the samples."""
     nodes = [node for u in units for node in trials.units[u].nodes]
-    values = {id(s): s for node in nodes for s in (*node.inputs, *node.outputs) if s is not None and is_wide(s)}
+    values = {id(s): s for node in nodes for s in (*node.inputs, *node.outputs) if s is not None and is_float32(s)}
     ranges = _measured(trials, values, dtype)
     return {u: _reason(trials.units[u].nodes, ranges, dtype) for u in units}
 
@@ -75,7 +76,7 @@ def _measured(trials: Trials, values: Mapping[int, Symbol], dtype: DType) -> dic
     if watched:
         graph = copied(trials.graph)
         graph.build.outputs([(f"range.{s.id}", graph.symbols[s.id]) for s in watched])
-        model = trials.options.session.load(graph)
+        model = trials.session.load(graph)
         for arrays, named in trials.runs:
             for symbol, array in zip(watched, model(*arrays, **named), strict=True):
                 ranges[id(symbol)].add(np.asarray(array), dtype)
@@ -136,7 +137,7 @@ def _proved(trials: Trials, assignment: Assignment) -> set[int]:
             low, high = inputs.get(name, (math.inf, -math.inf))
             inputs[name] = min(low, float(numbers.min())), max(high, float(numbers.max()))
     bounds = graph.bounds(inputs, dims=trials.dims())
-    quantized = {id(node) for unit, p in zip(trials.units, assignment, strict=True) if p.scheme for node in unit.nodes}
+    quantized = {number for number, precision in trials.precisions(assignment).items() if precision.scheme}
     reached: set[int] = set()
     for node in trials.graph.nodes:
         inner = [id(each) for each in (node, *(each for body in bodies(node) for each in walk(body)))]

@@ -7,7 +7,8 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,12 +22,14 @@ from graphcore.analysis.sizes import bytes_of, sizes
 from graphcore.arrays.casting import Array
 from graphcore.errors import ExportError, GraphError, LossyCastWarning
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol, present, root_of
+from graphcore.ir.symbol import Constant, Node, present, root_of
 from graphcore.ir.transform.walk import bodies, nested
 from graphcore.runtime.export import Options, write_graph
+from graphcore.runtime.ort.python_ops import sizes_of
 from graphcore.runtime.quantizer import NOTE
-from graphcore.runtime.quantizer.layers.replacing import Runs, rewritten
-from graphcore.runtime.quantizer.plan import QuantizationPlan, candidates, mark, planned, selection
+from graphcore.runtime.quantizer.layers.replacing import Runs, is_float, is_float32, length, rewritten
+from graphcore.runtime.quantizer.mixed_precision import Outputs, check_exact, floats_of, ratio, relative, worst
+from graphcore.runtime.quantizer.plan import Encoded, QuantizationPlan, Selection, candidates, mark, planned
 from graphcore.runtime.quantizer.weights import choices
 from graphcore.runtime.session import InferenceSession
 from graphcore.support.atomic_files import replace_files
@@ -35,16 +38,13 @@ from graphcore.surgery.roles import CastArrays, Keep
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-Outputs: TypeAlias = "list[list[Array]]"
-"""The outputs of each run."""
-
 Metric: TypeAlias = "str | Callable[[Outputs, Outputs], float]"
 
 _TIMED_RUNS = 5
 """The best of this many rounds is the time of a trial: other processes only add to it."""
 
 _MIN_ELEMENTS = 1024  # as `quantize` does
-COSTS = ("bytes", "flops", "time")
+FLOATS = (DType.float16, DType.bfloat16)
 
 
 class Precision(NamedTuple):
@@ -67,49 +67,38 @@ class Trial(NamedTuple):
     cost: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Unit(NamedTuple):
     """Nodes that change their precision together: a layer, or the part of one from a weight to the next.
 
-    weights: the positions of its nodes among the candidates of quantisation.
+    Only the first node may be a candidate of quantisation.
     """
 
     name: str
     nodes: tuple[Node, ...]
-    weights: tuple[int, ...]
 
 
-def is_wide(symbol: Symbol | None) -> bool:
-    """Return True for a tensor of float32."""
-    return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype is DType.float32
-
-
-def units_of(graph: Graph, keep: Keep, weights: Mapping[int, int], outer: str = "") -> list[Unit]:
+def units_of(graph: Graph, keep: Keep, weighted: Container[int], outer: str = "") -> list[Unit]:
     """Return the units of a graph and of the bodies in it, in order.
 
-    weights: the positions of candidates by the ids of their nodes. outer: the path of the node that has the body.
+    weighted: the ids of candidates' nodes. outer: the path of the node that has the body.
     """
     graph_layers = layers(graph)
-    parts: list[tuple[str, list[Node]]] = []
-    latest: dict[str, list[Node]] = {}
+    parts: dict[tuple[str, int], list[Node]] = {}
+    starts: dict[str, int] = {}
     inner: list[Unit] = []
     for position, node in enumerate(graph.nodes):
-        path = graph_layers.path_of(position)
         for key, body in node.attributes.items():
             if isinstance(body, Graph):
-                inner += units_of(body, keep, weights, f"{outer}{_label(node)}.{key}/")
-        if keep.has_node(node) or not any(map(is_wide, (*node.inputs, *node.outputs))):
+                inner += units_of(body, keep, weighted, f"{outer}{_label(node)}.{key}/")
+        if keep.has_node(node) or not any(map(is_float32, (*node.inputs, *node.outputs))):
             continue
-        if not path or path not in latest or id(node) in weights:
-            latest[path] = []
-            parts.append((path, latest[path]))
-        latest[path].append(node)
-    paths = [path for path, _ in parts]
-    units = []
-    for path, nodes in parts:
-        name = path if path and paths.count(path) == 1 else _label(nodes[0])
-        units.append(Unit(outer + name, tuple(nodes), tuple(weights[id(n)] for n in nodes if id(n) in weights)))
-    return units + inner
+        path = graph_layers.path_of(position)
+        if not path or path not in starts or id(node) in weighted:
+            starts[path] = position
+        parts.setdefault((path, starts[path]), []).append(node)
+    counts = Counter(path for path, _ in parts)
+    names = [path if path and counts[path] == 1 else _label(nodes[0]) for (path, _), nodes in parts.items()]
+    return [Unit(outer + name, tuple(nodes)) for name, nodes in zip(names, parts.values(), strict=True)] + inner
 
 
 def _label(node: Node) -> str:
@@ -118,63 +107,57 @@ def _label(node: Node) -> str:
     return name if name.startswith(node.layer) else f"{node.layer}{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """Options of `mixed_precision`. io_dtype: None to keep the dtypes of inputs and outputs. path: of stored trials."""
+@dataclass(eq=False)
+class Trials:
+    """The trials of one search, each run once.
 
+    io_dtype: None to keep the dtypes of inputs and outputs. path: of stored trials. count: of graphs that were run.
+    """
+
+    source: Graph
+    runs: Runs
     keep: Keep
-    schemes: tuple[str, ...]
+    schemes: Sequence[str]
     metric: Metric
     cost: str
     io_dtype: DType | None
     session: InferenceSession
     path: str | None
+    count: int = 0
 
-
-class Trials:
-    """The trials of one search, each run once. runs: the samples. stored: trials by assignment, also earlier ones."""
-
-    def __init__(self, graph: Graph, runs: Runs, options: SearchOptions) -> None:
-        self.options = options
-        self.runs = runs
-        self.count = 0
-        self._arrays = {dtype: CastArrays(dtype) for dtype in (DType.float16, DType.bfloat16)}
-        self.graph = narrowed(graph, {}, options.keep, self._arrays)
+    def __post_init__(self) -> None:
+        self._arrays = {dtype: CastArrays(dtype) for dtype in FLOATS}
+        self.graph = narrowed(self.source, {}, self.keep, self._arrays)
         self._candidates = candidates(self.graph)
-        is_decoder = any(buffer.buffer.in_place for buffer in graph.buffers.values())
-        select = selection(self._candidates, (), (), _MIN_ELEMENTS, True)
-        self._plans = {}
-        for name in options.schemes:
+        is_decoder = any(buffer.buffer.in_place for buffer in self.source.buffers.values())
+        select = Selection((), (), _MIN_ELEMENTS, True)
+        self._encoded: dict[str, dict[int, Encoded]] = {"": {}}
+        for name in self.schemes:
             scheme = choices(name, None, True, None, False, None, True, is_decoder)
-            plan = self._plans[name] = planned(self.graph, self._candidates, scheme, select, False)
-            for candidate in self._candidates:
-                if options.keep.has_value(candidate.weight.root):
-                    plan.chosen.pop(id(candidate.node), None)
-        self.units = units_of(self.graph, options.keep, {id(c.node): i for i, c in enumerate(self._candidates)})
+            plan = planned(self.graph, self._candidates, scheme, select, False)
+            self._encoded[name] = {
+                number: replace(encoded, key=(name, *encoded.key))
+                for number, (candidate, encoded) in plan.chosen.items()
+                if not self.keep.has_value(candidate.weight.root)
+            }
+        self.units = units_of(self.graph, self.keep, {id(candidate.node) for candidate in self._candidates})
         self.wide: Assignment = (WIDE,) * len(self.units)
         if not self.units:
             raise GraphError(
                 "mixed_precision: no node that may change computes in float32",
                 help="give a graph of float32, such as graph.astype('float32'), or keep less",
             )
-        self._files = {} if options.path is None else _read(options.path)
-        self.stored = self._files.setdefault(self._digest() if options.path else "", {})
+        self._files = {} if self.path is None else _read(self.path)
+        self.stored = self._files.setdefault(self._digest() if self.path else "", {})
         self._expected, _ = self._run(self.graph)
-        floats = self._floats(self._expected)
-        if not callable(options.metric) and not floats:
-            raise GraphError(
-                "mixed_precision: the graph has no output of floats, by which samples are compared",
-                help="give a function as metric: metric=lambda expected, outputs: ...",
-            )
-        if not all(np.isfinite(array).all() for array in floats):
-            raise GraphError(
-                "mixed_precision: the outputs of the graph for the samples have NaN or infinity",
-                help="give samples of the data that the graph is meant for",
-            )
+        self._exact = floats_of(self.graph, self._expected)
+        if self._exact or not callable(self.metric):
+            fix = "give a function as metric: metric=lambda expected, outputs: ..."
+            check_exact("mixed_precision", self._exact, fix)
 
     def can_quantize(self, unit: int, scheme: str) -> bool:
-        """Return True if a scheme applies to a weight of a unit."""
-        return any(id(self._candidates[i].node) in self._plans[scheme].chosen for i in self.units[unit].weights)
+        """Return True if a scheme applies to the weight of a unit."""
+        return id(self.units[unit].nodes[0]) in self._encoded[scheme]
 
     def bytes_of_units(self, assignment: Assignment) -> list[tuple[int, int]]:
         """Return the bytes of the constants of each unit before and after, each in the unit that reads it first."""
@@ -182,46 +165,50 @@ class Trials:
         first: dict[int, int] = {}
         forms: set[tuple[int, object]] = set()
         for number, (unit, precision) in enumerate(zip(self.units, assignment, strict=True)):
-            chosen = self._plans[precision.scheme].chosen if precision.scheme else {}
-            encoded = {
-                id(node): chosen[id(c.node)][1]
-                for c in (self._candidates[i] for i in unit.weights)
-                if id(c.node) in chosen
-                for node in (c.node, *c.weight.through)
-            }
+            encoded = self._encoded[precision.scheme].get(id(unit.nodes[0]))
             for node in unit.nodes:
-                for root in (root_of(present(s)) for s in node.inputs if is_wide(s)):
+                for root in (root_of(present(s)) for s in node.inputs if is_float32(s)):
                     if not isinstance(root.producer, Constant):
                         continue
                     if id(root) not in first:
                         first[id(root)] = number
                         result[number][0] += bytes_of(root)
-                    own = encoded.get(id(node))
                     form: object = precision.dtype
                     size = bytes_of(root) * (precision.dtype or DType.float32).bits // 32
-                    if own is not None and own.root is root:
-                        form, size = (precision.scheme, own.key), own.tensor.nbytes
+                    if encoded is not None and node is unit.nodes[0] and encoded.root is root:
+                        form, size = encoded.key, encoded.tensor.nbytes
                     if (id(root), form) not in forms:
                         forms.add((id(root), form))
                         result[first[id(root)]][1] += size
         return [(before, after) for before, after in result]
 
     def build(self, assignment: Assignment) -> Graph:
-        """Return the graph of an assignment."""
-        graph = self.narrow(assignment)
-        pairs = zip(self.units, assignment, strict=True)
-        schemes = {i: precision.scheme for unit, precision in pairs if precision.scheme for i in unit.weights}
+        """Return the graph of an assignment. Weights are encoded from float32 once for all trials."""
+        graph, precisions = self.narrow(assignment), self.precisions(assignment)
+        schemes = {precision.scheme for precision in assignment} - {""}
         if schemes:
-            graph = self._quantized(graph, schemes)
+            chosen = {
+                id(new.node): (new, replace(encoded, root=new.weight.root))
+                for old, new in zip(self._candidates, candidates(graph), strict=True)
+                if (encoded := self._encoded[precisions.get(id(old.node), WIDE).scheme].get(id(old.node)))
+            }
+            through = {id(node) for candidate, _ in chosen.values() for node in candidate.weight.through}
+            plan = QuantizationPlan(next(iter(chosen.values()))[1].choices, chosen, through=through)
+            mark(graph, plan)
+            graph = rewritten(graph, plan)
+            graph.metadata[NOTE] = ", ".join(sorted(schemes))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
-            return graph if self.options.io_dtype is None else with_io_dtype(graph, self.options.io_dtype)
+            return graph if self.io_dtype is None else with_io_dtype(graph, self.io_dtype)
 
     def narrow(self, assignment: Assignment) -> Graph:
         """Return the graph of an assignment, without its schemes."""
-        pairs = zip(self.units, assignment, strict=True)
-        dtypes = {id(node): p.dtype for unit, p in pairs if p.dtype is not None for node in unit.nodes}
-        return narrowed(self.graph, dtypes, self.options.keep, self._arrays)
+        pairs = self.precisions(assignment).items()
+        return narrowed(self.graph, {number: p.dtype for number, p in pairs if p.dtype}, self.keep, self._arrays)
+
+    def precisions(self, assignment: Assignment) -> dict[int, Precision]:
+        """Return the precisions of nodes, by id."""
+        return {id(node): p for unit, p in zip(self.units, assignment, strict=True) for node in unit.nodes}
 
     def feeds(self) -> list[dict[str, Any]]:
         """Return the samples by the names of inputs."""
@@ -230,26 +217,11 @@ class Trials:
 
     def dims(self) -> dict[str, int]:
         """Return the largest size of each named dim in the samples."""
-        types = {s.name: s.type for s in self.graph.inputs if isinstance(s.type, TensorType) and s.type.shape.is_ranked}
+        tensors = [symbol for symbol in self.graph.inputs if isinstance(symbol.type, TensorType)]
         result: dict[str, int] = {}
-        for name, array in (pair for feeds in self.feeds() for pair in feeds.items() if pair[0] in types):
-            for dim, size in zip(types[name].shape, np.shape(array), strict=False):
-                if dim.name:
-                    result[dim.name] = max(size, result.get(dim.name, 0))
-        return result
-
-    def _quantized(self, graph: Graph, schemes: Mapping[int, str]) -> Graph:
-        """Return a narrowed graph with encoded weights, which are encoded from float32 once for all trials."""
-        plan = QuantizationPlan(next(iter(self._plans.values())).choices)
-        for place, (old, new) in enumerate(zip(self._candidates, candidates(graph), strict=True)):
-            pair = self._plans[schemes[place]].chosen.get(id(old.node)) if place in schemes else None
-            if pair is not None:
-                key = (schemes[place], *pair[1].key)
-                plan.chosen[id(new.node)] = new, replace(pair[1], key=key, root=new.weight.root)
-                plan.through.update(map(id, new.weight.through))
-        mark(graph, plan)
-        result = rewritten(graph, plan)
-        result.metadata[NOTE] = ", ".join(sorted({*schemes.values()}))
+        for feed in self.feeds():
+            pairs = [(s.type, np.asarray(feed[s.name])) for s in tensors if s.name in feed]
+            result |= {name: max(size, result.get(name, 0)) for name, size in sizes_of(pairs).items()}
         return result
 
     def measure(self, assignment: Assignment) -> Trial:
@@ -258,66 +230,50 @@ class Trials:
         trial = self.stored.get(key)
         if trial is None:
             graph = self.build(assignment)
-            outputs, seconds = self._run(graph, self.options.io_dtype)
-            cost = seconds
-            if self.options.cost != "time":
-                cost = sizes(graph).bytes if self.options.cost == "bytes" else _weighted_flops(graph, self.dims())
+            outputs, seconds = self._run(graph, self.io_dtype)
+            cost = COSTS[self.cost](graph, self.dims(), seconds)
             trial = self.stored[key] = Trial(self._error(outputs), cost)
             self.count += 1
-            if self.options.path is not None:
-                _write(self.options.path, self._files)
+            if self.path is not None:
+                write_text(self.path, json.dumps(self._files))
         return trial
 
     def _run(self, graph: Graph, dtype: DType | None = None) -> tuple[Outputs, float]:
         """Return the outputs of each run, and the seconds of all runs. dtype: of inputs of float32."""
-        model = self.options.session.load(graph)
+        model = self.session.load(graph)
         runs = [
             ([_cast(a, dtype) for a in args], {k: _cast(a, dtype) for k, a in named.items()})
             for args, named in self.runs
         ]
         seconds, outputs = math.inf, []
-        for _ in range(_TIMED_RUNS if self.options.cost == "time" else 1):
+        for _ in range(_TIMED_RUNS if self.cost == "time" else 1):
             start = time.perf_counter()
             outputs = [[*model(*arrays, **named)] for arrays, named in runs]
             seconds = min(seconds, time.perf_counter() - start)
         return outputs, seconds
 
-    def _floats(self, outputs: Outputs) -> list[Array]:
-        """Return the numbers of each output of floats over all samples."""
-        places = [i for i, symbol in enumerate(self.graph.outputs) if is_float(symbol)]
-        return [np.concatenate([np.asarray(run[i], np.float64).reshape(-1) for run in outputs]) for i in places]
-
     def _error(self, outputs: Outputs) -> float:
         """Return the error of the outputs; infinite where one is NaN or infinite."""
-        metric = self.options.metric
-        if callable(metric):
-            error = float(metric(self._expected, outputs))
-            return math.inf if math.isnan(error) else error
-        pairs = [*zip(self._floats(self._expected), self._floats(outputs), strict=True)]
-        if not all(np.isfinite(b).all() for _, b in pairs):
-            return math.inf
-        return max(METRICS[metric](a, b) for a, b in pairs)
+        if not callable(self.metric):
+            return worst(METRICS[self.metric], self._exact, floats_of(self.graph, outputs))
+        error = float(self.metric(self._expected, outputs))
+        return math.inf if math.isnan(error) else error
 
     def _digest(self) -> str:
         """Return the hash of the graph, the samples and the options that trials depend on."""
-        chosen, metric = self.options, self.options.metric
+        metric = self.metric
         kind: Any = metric if hasattr(metric, "__qualname__") else type(metric)
         name = metric if isinstance(metric, str) else f"{kind.__module__}.{kind.__qualname__}"
-        options = [name, chosen.cost, str(chosen.io_dtype), repr(chosen.session), chosen.session.optimize]
-        options += [__version__, onnxruntime.__version__, *self._plans, "", *chosen.keep.patterns]
+        options = [name, self.cost, str(self.io_dtype), repr(self.session), self.session.optimize]
+        options += [__version__, onnxruntime.__version__, *self.schemes, "", *self.keep.patterns]
         digest = hashlib.sha256(json.dumps(options).encode())
         for chunk in write_graph(self.graph, Options("onnx")).encoded():
             digest.update(chunk)
-        for arrays, named in self.runs:
-            for name, array in [*((str(i), a) for i, a in enumerate(arrays)), *sorted(named.items())]:
-                value = np.asarray(array)
-                digest.update(f"{name} {value.dtype} {value.shape}".encode())
-                digest.update(repr(value.tolist()).encode() if value.dtype == object else value.tobytes())
+        for name, array in (pair for feed in self.feeds() for pair in sorted(feed.items())):
+            value = np.asarray(array)
+            digest.update(f"{name} {value.dtype} {value.shape}".encode())
+            digest.update(repr(value.tolist()).encode() if value.dtype == object else value.tobytes())
         return digest.hexdigest()
-
-
-def is_float(symbol: Symbol | None) -> bool:
-    return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype.is_float
 
 
 def _cast(array: Any, dtype: DType | None) -> Any:
@@ -336,22 +292,19 @@ def _weighted_flops(graph: Graph, dims: Mapping[str, int]) -> float:
     return total
 
 
-# Metrics: of the numbers of one output over all samples, expected and measured.
-
-
-def _length(numbers: Array) -> float:
-    return float(np.linalg.norm(numbers))
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.inf if part else 0.0
-
+COSTS: Mapping[str, Callable[[Graph, Mapping[str, int], float], float]] = {
+    "bytes": lambda graph, dims, seconds: sizes(graph).bytes,
+    "flops": lambda graph, dims, seconds: _weighted_flops(graph, dims),
+    "time": lambda graph, dims, seconds: seconds,
+}
+"""Of a graph, the sizes of its dims, and the seconds that its runs took."""
 
 METRICS: Mapping[str, Callable[[Array, Array], float]] = {
-    "relative": lambda a, b: _share(_length(b - a), _length(a)),
+    "relative": relative,
     "max": lambda a, b: float(np.abs(b - a).max(initial=0)),
-    "cosine": lambda a, b: _share(_length(a) * _length(b) - float(a @ b), _length(a) * _length(b)),
+    "cosine": lambda a, b: ratio(length(a) * length(b) - float(a @ b), length(a) * length(b)),
 }
+"""Of the numbers of one output over all samples, expected and measured."""
 
 
 # Files.
@@ -373,11 +326,6 @@ def _read(path: str) -> dict[str, dict[str, Trial]]:
         raise GraphError(
             f"mixed_precision: {path} has no trials: {reason}", help="choose a new path, or remove the file"
         ) from None
-
-
-def _write(path: str, stored: Mapping[str, Mapping[str, Trial]]) -> None:
-    searches = {digest: {k: (str(t.error), t.cost) for k, t in ts.items()} for digest, ts in stored.items()}
-    write_text(path, json.dumps(searches))
 
 
 def write_text(path: str, text: str) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.quantizer.layers.replacing import rewritten
+from graphcore.runtime.quantizer.layers.replacing import Runs, is_float, length, rewritten
 from graphcore.runtime.quantizer.plan import Candidate, Selection, planned
 from graphcore.runtime.quantizer.weights import SCHEMES, Choices
-from graphcore.types.tensor_types import TensorType
 
 Key: TypeAlias = "tuple[Any, ...]"
-_Outputs: TypeAlias = "list[list[Array]]"
+Outputs: TypeAlias = "list[list[Array]]"
+"""The outputs of each run."""
 
 ONE_DIGIT = SCHEMES["int8_dynamic16"]
 """The scheme of weights that need no second digit."""
@@ -44,7 +44,7 @@ def single_digits(
     """Return the schemes of weights that need no second digit, by key.
 
     samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: the greatest error of
-    the outputs, see `_off`, that the weights may cause, without that of quantised tables of rows.
+    the outputs, see `off`, that the weights may cause, without that of quantised tables of rows.
     """
     max_error, runs = _tolerated(choices, tolerance), runs_of(samples)
     one = replace(choices, scheme=ONE_DIGIT)
@@ -53,35 +53,36 @@ def single_digits(
     sizes = {c.matrix.key: c.elements for c in candidates if id(c.node) in plan.chosen and c.matrix is not None}
     if not sizes:
         return {}
-    exact = _outputs(graph, runs)
-    if not all(np.isfinite(array).all() for outputs in exact for array in outputs):
-        raise GraphError(
-            "quantize: the outputs of the graph for the samples have NaN or infinity",
-            help="give samples of the data that the graph is meant for",
-        )
+    # onnxruntime, which quantising without samples does not need
+    from graphcore.runtime.session import InferenceSession
+
+    session = InferenceSession()
+
+    def floats(changed: Graph) -> list[Array]:
+        model = session.load(changed)
+        return floats_of(graph, [model(*arrays, **named) for arrays, named in runs])
+
+    exact = floats(graph)
+    check_exact("quantize", exact, "leave out samples")
 
     def off(keys: Iterable[Key], part: Sequence[Candidate] = candidates, scheme: Choices = one) -> float:
-        others = dict.fromkeys(keys, one)
-        return _off(_outputs(rewritten(graph, planned(graph, part, scheme, chosen, False, others)), runs), exact)
+        """Return half of the square of the relative error of the outputs.
+
+        Of vectors of length 1 that is 1 less the mean cosine.
+        """
+        plan = planned(graph, part, scheme, chosen, False, dict.fromkeys(keys, one))
+        return worst(relative, exact, floats(rewritten(graph, plan))) ** 2 / 2
 
     alone = {key: off((key,), [c for c in candidates if c.matrix is not None and c.matrix.key == key]) for key in sizes}
-    ranked = sorted((key for key in alone if alone[key] < math.inf), key=lambda key: alone[key] / sizes[key])
-    return dict.fromkeys(_fitting(ranked, alone, max_error, lambda keys: off(keys, candidates, choices)), one)
-
-
-def _fitting(
-    ranked: Sequence[Key], alone: Mapping[Key, float], max_error: float, off: Callable[[Sequence[Key]], float]
-) -> Sequence[Key]:
-    """Return as many keys as are within `max_error` together. Keys that are too large alone are skipped."""
     taken: list[Key] = []
     total = 0.0
-    for key in ranked:
+    for key in sorted(sizes, key=lambda key: alone[key] / sizes[key]):
         if total + alone[key] <= max_error:
             taken.append(key)
             total += alone[key]
-    while taken and off(taken) > max_error:
+    while taken and off(taken, scheme=choices) > max_error:
         del taken[-max(len(taken) // _STEP, 1) :]
-    return taken
+    return dict.fromkeys(taken, one)
 
 
 def _tolerated(choices: Choices, tolerance: object) -> float:
@@ -97,7 +98,7 @@ def _tolerated(choices: Choices, tolerance: object) -> float:
     )
 
 
-def runs_of(samples: object, what: str = "quantize") -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
+def runs_of(samples: object, what: str = "quantize") -> Runs:
     """Return the arguments of calls, arrays in order and by name. Raises `GraphError` for other values, as `what`."""
     runs = list(samples) if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else []
     if not runs or not all(isinstance(run, (Mapping, list, tuple)) for run in runs):
@@ -109,35 +110,38 @@ def runs_of(samples: object, what: str = "quantize") -> list[tuple[Sequence[Any]
     return [((), run) if isinstance(run, Mapping) else (run, {}) for run in runs]
 
 
-def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:
-    """Return the float outputs of each run."""
-    # onnxruntime, which quantising without samples does not need
-    from graphcore.runtime.session import InferenceSession
+# The error of outputs on samples, which the search for narrow dtypes measures too.
 
-    outputs = [symbol.type for _, symbol in graph.named_outputs]
-    places = [i for i, type_ in enumerate(outputs) if isinstance(type_, TensorType) and type_.dtype.is_float]
-    if not places:
+
+def floats_of(graph: Graph, outputs: Outputs) -> list[Array]:
+    """Return the numbers of each output of floats over all runs, as one vector."""
+    places = [i for i, symbol in enumerate(graph.outputs) if is_float(symbol)]
+    return [np.concatenate([np.asarray(run[i], np.float64).reshape(-1) for run in outputs]) for i in places]
+
+
+def check_exact(what: str, floats: Sequence[Array], help: str) -> None:
+    """Raise `GraphError` if a graph has no outputs of floats to compare, or if some are not finite."""
+    if not floats:
+        raise GraphError(f"{what}: the graph has no output of floats, by which samples are compared", help=help)
+    if not all(np.isfinite(numbers).all() for numbers in floats):
         raise GraphError(
-            "quantize: the graph has no output of floats, by which samples are compared", help="leave out samples"
+            f"{what}: the outputs of the graph for the samples have NaN or infinity",
+            help="give samples of the data that the graph is meant for",
         )
-    model = InferenceSession().load(graph)
-    every = [model(*arrays, **named) for arrays, named in runs]
-    return [[np.asarray(arrays[i], np.float64) for i in places] for arrays in every]
 
 
-def _off(outputs: _Outputs, exact: _Outputs) -> float:
-    """Return half of the squared length of the change over the squared length of all runs, of the output that is most
-    off.
+def worst(metric: Callable[[Array, Array], float], exact: Sequence[Array], measured: Sequence[Array]) -> float:
+    """Return the error of the output that is most off; infinite if an output has NaN or infinity."""
+    if not all(np.isfinite(numbers).all() for numbers in measured):
+        return math.inf
+    return max(map(metric, exact, measured))
 
-    Of vectors of length 1 that is 1 less the mean cosine. Infinite if an output has NaN or infinity.
-    """
-    worst = 0.0
-    for place in range(len(exact[0])):
-        pairs = [(a[place], b[place]) for a, b in zip(outputs, exact, strict=True)]
-        change = sum(float(np.square(a - b).sum()) for a, b in pairs)
-        length = sum(float(np.square(b).sum()) for _, b in pairs)
-        if not change <= math.inf:
-            return math.inf
-        if change:
-            worst = max(worst, change / length / 2 if length else math.inf)
-    return worst
+
+def ratio(part: float, whole: float) -> float:
+    """Return the quotient; 0 for a part of 0, even of nothing."""
+    return part / whole if whole else math.inf if part else 0.0
+
+
+def relative(exact: Array, measured: Array) -> float:
+    """Return the length of the change over the length of an output."""
+    return ratio(length(measured - exact), length(exact))

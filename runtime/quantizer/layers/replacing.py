@@ -181,6 +181,11 @@ def measured_ranges(graph: Graph, measured: Iterable[Symbol], runs: Runs) -> Ran
     return ranges
 
 
+def is_float(symbol: Symbol | None) -> bool:
+    """Return True if a Symbol is a tensor of floats."""
+    return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype.is_float
+
+
 def is_float32(symbol: Symbol | None) -> bool:
     """Return True if a Symbol is a tensor of float32."""
     return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype is DType.float32
