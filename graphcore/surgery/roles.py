@@ -260,7 +260,7 @@ def _check_patterns(graph: Graph, patterns: tuple[str, ...], sources: Sources) -
         if not any(names[name] for name in matches):
             converted = [name for name, is_converted in names.items() if is_converted]
             near = similar(pattern, converted, cutoff=0.4) or converted[:5]
-            _warn(
+            warn(
                 f"astype: keep={pattern!r} keeps nothing: what it matches has no dtype that is converted "
                 f"({', '.join(sorted(map(str, sources.dtypes)))})",
                 f"some names of these dtypes are {', '.join(map(repr, near))}" if near else "nothing is converted",
@@ -345,10 +345,10 @@ class CastArrays:
         lines = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_MAX_LISTED]]
         more = f"\n    and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
         text = f"{what}: {self.dtype} cannot represent every value of {len(rows)} constants and weights"
-        _warn(f"{text}{''.join(lines)}{more}", fix, LossyCastWarning)
+        warn(f"{text}{''.join(lines)}{more}", fix, LossyCastWarning)
 
 
-def _warn(text: str, help: str, category: type[UserWarning]) -> None:
+def warn(text: str, help: str, category: type[UserWarning]) -> None:
     """Warn at the user's line."""
     path, number = user_line() or ("<unknown>", 0)
     warnings.warn_explicit(f"{text}\n  help: {help}", category, path, number)

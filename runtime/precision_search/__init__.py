@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from graphcore.runtime.precision_search.ranges import evidence, reasons
 from graphcore.runtime.precision_search.report import LayerPrecision, MixedPrecision, pareto
 from graphcore.runtime.precision_search.trials import (
     COSTS,
+    FLOATS,
     METRICS,
     WIDE,
     Assignment,
@@ -35,11 +37,10 @@ from graphcore.runtime.quantizer.weights import SCHEMES
 from graphcore.runtime.session import InferenceSession
 from graphcore.support.escaping import choices
 from graphcore.support.progress import ProgressOption, steps
-from graphcore.support.source_lines import user_line
-from graphcore.surgery.roles import Keep
+from graphcore.surgery.roles import Keep, warn
 from graphcore.types.dtypes import DType
 
-_FLOATS = ("float16", "bfloat16")
+_FLOATS = tuple(map(str, FLOATS))
 _SCHEMES = tuple(name for name, scheme in SCHEMES.items() if name == scheme.encoding and not scheme.is_dynamic)
 
 
@@ -98,6 +99,9 @@ def mixed_precision(
     names = _checked(graph, max_error, dtypes, metric, cost, keep_io)
     floats = [DType.of(name) for name in names if name in _FLOATS]
     schemes = sorted((n for n in names if n not in _FLOATS), key=lambda n: -ENCODINGS[SCHEMES[n].encoding].bits)
+    # The fewer bits, the more error for each saved byte: the budget goes to the wider ones first.
+    moves = [_Move("dtype", None, dtype) for dtype in floats]
+    moves += [_Move("scheme", before, after) for before, after in pairwise(("", *schemes))]
     runs = runs_of(samples, "mixed_precision")
     _check_samples(runs)
     source = functions.inlined(graph)
@@ -112,121 +116,109 @@ def mixed_precision(
         session or InferenceSession(precision="exact"),
         None if resume is None else os.fspath(resume),
     )
-    search = _Search(trials, max_error, schemes)
-    with steps(progress, (len(names) + 1) * len(trials.units), "decisions") as step:
-        search.run(floats, step)
-        return _described(trials, search.base, max_error, floats, step)
+    search = _Search(trials, max_error, trials.wide)
+    with steps(progress, (len(moves) + 1) * len(trials.units), "decisions") as step:
+        search.run(moves, step)
+        return search.result(floats, step)
 
 
+class _Move(NamedTuple):
+    """A change of the precisions that have one value in a field to a narrower one."""
+
+    field: Literal["dtype", "scheme"]
+    before: DType | str | None
+    after: DType | str
+
+
+@dataclass
 class _Search:
     """The search for an assignment. base: the best one so far."""
 
-    def __init__(self, trials: Trials, max_error: float, schemes: Sequence[str]) -> None:
-        self.base = trials.wide
-        self._trials = trials
-        self._max_error = max_error
-        self._schemes = ("", *schemes)
+    trials: Trials
+    max_error: float
+    base: Assignment
 
-    def run(self, floats: Sequence[DType], step: Callable[[], None]) -> None:
-        """Decide all layers: the dtypes of floats first, then schemes of ever fewer bits.
-
-        The fewer bits, the more error for each saved byte: the budget goes to the wider ones first. step: called for
-        each decision.
-        """
-        wide = self._trials.wide
-        moves: list[DType | str] = [*floats, *self._schemes[1:]]
-        narrowest = wide
-        for move in moves[:1] + moves[len(floats) or 1 :]:
-            narrowest = self._moved(narrowest, self._movable(narrowest, move), move)
-        is_decided = self._accepts(narrowest)
-        if not is_decided and self._trials.measure(wide).error > self._max_error:
-            self.base = min(wide, narrowest, key=lambda assignment: self._trials.measure(assignment).error)
-            is_decided = True
+    def run(self, moves: Sequence[_Move], step: Callable[[], None]) -> None:
+        """Decide all layers for one move after the other. step: called for each decision."""
+        wide = narrowest = self.base
         for move in moves:
-            units = [] if is_decided else self._movable(self.base, move)
+            narrowest = self._moved(narrowest, self._movable(narrowest, move), move)
+        can_meet = self._accepts(narrowest) or self.trials.measure(wide).error <= self.max_error
+        if not can_meet:
+            self.base = min(wide, narrowest, key=lambda assignment: self.trials.measure(assignment).error)
+        for move in moves:
+            units = self._movable(self.base, move) if can_meet else []
             if units and not self._accepts(self._moved(self.base, units, move)):
                 self._take(self._ranked(units, move), move)
             for _ in wide:
                 step()
 
-    def _movable(self, base: Assignment, move: DType | str) -> list[int]:
-        """Return the units that a move narrows: a scheme those that have the scheme before it."""
-        if isinstance(move, DType):
-            return [u for u, precision in enumerate(base) if precision.dtype is None]
-        before = self._schemes[self._schemes.index(move) - 1]
-        return [u for u, p in enumerate(base) if p.scheme == before and self._trials.can_quantize(u, move)]
+    def _movable(self, base: Assignment, move: _Move) -> list[int]:
+        """Return the units that a move narrows."""
+        units = [u for u, precision in enumerate(base) if getattr(precision, move.field) == move.before]
+        return [u for u in units if self.trials.can_have(u, move.after)]
 
-    def _moved(self, base: Assignment, units: Iterable[int], move: DType | str) -> Assignment:
+    def _moved(self, base: Assignment, units: Iterable[int], move: _Move) -> Assignment:
         """Return an assignment with a move of some units."""
-        result = [*base]
-        for u in units:
-            result[u] = Precision(base[u].dtype, move) if isinstance(move, str) else Precision(move, base[u].scheme)
-        return tuple(result)
+        narrow: dict[str, Any] = {move.field: move.after}
+        chosen = {*units}
+        return tuple(p._replace(**narrow) if u in chosen else p for u, p in enumerate(base))
 
     def _accepts(self, assignment: Assignment) -> bool:
         """Make an assignment the base if it is within the budget and costs less. Return True if so.
 
         Layers without weights save no bytes in a narrow dtype, but save casts between their neighbours.
         """
-        trial, base = self._trials.measure(assignment), self._trials.measure(self.base)
-        saves = trial.cost <= base.cost if self._trials.cost == "bytes" else trial.cost < base.cost
-        if saves and trial.error <= self._max_error:
+        trial, base = self.trials.measure(assignment), self.trials.measure(self.base)
+        saves = trial.cost <= base.cost if self.trials.cost == "bytes" else trial.cost < base.cost
+        if saves and trial.error <= self.max_error:
             self.base = assignment
             return True
         return False
 
-    def _ranked(self, units: Sequence[int], move: DType | str) -> list[int]:
+    def _ranked(self, units: Sequence[int], move: _Move) -> list[int]:
         """Return the units that are within the budget alone, in the order of their error for each saved cost.
 
         Units are measured in groups. A group whose error is no more than its share of the budget is not split: errors
         of different layers are nearly independent, so their squares add up.
         """
-        wide, ranks = self._trials.measure(self._trials.wide), {}
+        wide, ranks = self.trials.measure(self.trials.wide), {}
         waiting = [units]
         while waiting:
             group = waiting.pop()
             alone = tuple(p if u in group else WIDE for u, p in enumerate(self._moved(self.base, group, move)))
-            trial = self._trials.measure(alone)
-            if len(group) > 1 and not trial.error <= self._max_error * math.sqrt(len(group) / len(units)):
+            trial = self.trials.measure(alone)
+            if len(group) > 1 and not trial.error <= self.max_error * math.sqrt(len(group) / len(units)):
                 waiting += [group[len(group) // 2 :], group[: len(group) // 2]]
-            elif trial.error <= self._max_error:
+            elif trial.error <= self.max_error:
                 saved = wide.cost - trial.cost
                 ranks.update(dict.fromkeys(group, trial.error / saved if saved > 0 else math.inf))
         return sorted(ranks, key=lambda u: (ranks[u], u))
 
-    def _take(self, units: Sequence[int], move: DType | str) -> None:
+    def _take(self, units: Sequence[int], move: _Move) -> None:
         """Add as many units to the base as are within the budget, the first ones first."""
         if units and not self._accepts(self._moved(self.base, units, move)) and len(units) > 1:
             self._take(units[: len(units) // 2], move)
             self._take(units[len(units) // 2 :], move)
 
-
-def _described(
-    trials: Trials, final: Assignment, max_error: float, floats: Sequence[DType], step: Callable[[], None]
-) -> MixedPrecision:
-    """Return the result for an assignment, with the error of each layer alone."""
-    total = trials.measure(final)
-    stays = reasons(trials, [u for u, p in enumerate(final) if p.dtype not in floats[:1]], floats[0]) if floats else {}
-    ranges, sizes = evidence(trials, final), trials.bytes_of_units(final)
-    rows = []
-    for u, (unit, precision) in enumerate(zip(trials.units, final, strict=True)):
-        tried = Precision(floats[0]) if precision == WIDE and floats else precision
-        alone = trials.measure((*trials.wide[:u], tried, *trials.wide[u + 1 :]))
-        rows.append(
-            LayerPrecision(
-                unit.name,
-                tuple(dict.fromkeys(node.op_type for node in unit.nodes)),
-                str(precision.dtype or DType.float32),
-                precision.scheme,
-                *sizes[u],
-                alone.error,
-                stays.get(u, ""),
-                ranges[u],
-            )
-        )
-        step()
-    met, curve = total.error <= max_error, pareto(trials.stored.values())
-    return MixedPrecision(trials.build(final), met, total.error, max_error, tuple(rows), curve, trials.count)
+    def result(self, floats: Sequence[DType], step: Callable[[], None]) -> MixedPrecision:
+        """Return the result, with the error of each layer alone. step: called for each layer."""
+        trials, final = self.trials, self.base
+        total = trials.measure(final)
+        first = floats[0] if floats else None
+        stays = {} if first is None else reasons(trials, [u for u, p in enumerate(final) if p.dtype != first], first)
+        ranges, sizes = evidence(trials, final), trials.bytes_of_units(final)
+        rows = []
+        for u, (unit, precision) in enumerate(zip(trials.units, final, strict=True)):
+            tried = Precision(first) if precision == WIDE else precision
+            alone = trials.measure((*trials.wide[:u], tried, *trials.wide[u + 1 :]))
+            operators = tuple(dict.fromkeys(node.op_type for node in unit.nodes))
+            kind, scheme = str(precision.dtype or DType.float32), precision.scheme
+            reason = stays.get(u, "")
+            rows.append(LayerPrecision(unit.name, operators, kind, scheme, *sizes[u], alone.error, reason, ranges[u]))
+            step()
+        met, curve = total.error <= self.max_error, pareto(trials.stored.values())
+        return MixedPrecision(trials.build(final), met, total.error, self.max_error, tuple(rows), curve, trials.count)
 
 
 def _checked(
@@ -245,7 +237,7 @@ def _checked(
         )
     listed = dtypes if isinstance(dtypes, (list, tuple)) and dtypes else [dtypes]
     names = [*dict.fromkeys(str(name) for name in listed)]
-    arguments = [("dtype", name, (*_FLOATS, *_SCHEMES)) for name in names] + [("cost", cost, COSTS)]
+    arguments = [("dtype", name, (*_FLOATS, *_SCHEMES)) for name in names] + [("cost", cost, tuple(COSTS))]
     for what, value, allowed in arguments + ([] if callable(metric) else [("metric", metric, tuple(METRICS))]):
         if value not in allowed:
             raise GraphError(f"mixed_precision: there is no {what} {value!r:.80}", help=choices(value, allowed))
@@ -265,5 +257,4 @@ def _check_samples(runs: Runs) -> None:
         problem = "there is only one sample"
     if problem:
         help = "give several samples of the data that the graph is meant for"
-        path, number = user_line() or ("<unknown>", 0)
-        warnings.warn_explicit(f"mixed_precision: {problem}\n  help: {help}", UserWarning, path, number)
+        warn(f"mixed_precision: {problem}", help, UserWarning)

@@ -155,9 +155,9 @@ class Trials:
             fix = "give a function as metric: metric=lambda expected, outputs: ..."
             check_exact("mixed_precision", self._exact, fix)
 
-    def can_quantize(self, unit: int, scheme: str) -> bool:
-        """Return True if a scheme applies to the weight of a unit."""
-        return id(self.units[unit].nodes[0]) in self._encoded[scheme]
+    def can_have(self, unit: int, narrow: DType | str) -> bool:
+        """Return True if a unit can compute in a dtype, or if a scheme applies to its weight."""
+        return isinstance(narrow, DType) or id(self.units[unit].nodes[0]) in self._encoded[narrow]
 
     def bytes_of_units(self, assignment: Assignment) -> list[tuple[int, int]]:
         """Return the bytes of the constants of each unit before and after, each in the unit that reads it first."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.session import InferenceSession
 
 Make: TypeAlias = "Callable[[Building, Inputs], Results]"
 
@@ -157,28 +160,34 @@ def measured_ranges(graph: Graph, measured: Iterable[Symbol], runs: Runs) -> Ran
     # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 
-    symbols = {s.id: s for s in measured}
-    if not symbols:
-        return {}
-    with_outputs = copied(graph)
-    with_outputs.build.outputs([(f"range.{number}", with_outputs.symbols[number]) for number in symbols])
-    model = InferenceSession(optimize="off").load(with_outputs)
+    symbols = [*{s.id: s for s in measured}.values()]
     ranges: Ranges = {}
-    for arrays, named in runs:
-        for symbol, array in zip(symbols.values(), model(*arrays, **named), strict=True):
-            numbers = np.asarray(array)
-            if not numbers.size:
-                continue
-            lowest, highest = float(numbers.min()), float(numbers.max())
-            if not np.isfinite([lowest, highest]).all():
-                raise GraphError(
-                    "quantize: a sample makes a value NaN or infinite, which has no range",
-                    operands={"value": symbol},
-                    help="give samples of the data that the graph is meant for",
-                )
-            before = ranges.get(id(symbol), (0.0, 0.0))
-            ranges[id(symbol)] = min(before[0], lowest), max(before[1], highest)
+    for symbol, numbers in values_on(graph, symbols, runs, InferenceSession(optimize="off")):
+        if not numbers.size:
+            continue
+        lowest, highest = float(numbers.min()), float(numbers.max())
+        if not np.isfinite([lowest, highest]).all():
+            raise GraphError(
+                "quantize: a sample makes a value NaN or infinite, which has no range",
+                operands={"value": symbol},
+                help="give samples of the data that the graph is meant for",
+            )
+        before = ranges.get(id(symbol), (0.0, 0.0))
+        ranges[id(symbol)] = min(before[0], lowest), max(before[1], highest)
     return ranges
+
+
+def values_on(
+    graph: Graph, symbols: Sequence[Symbol], runs: Runs, session: InferenceSession
+) -> Iterator[tuple[Symbol, Array]]:
+    """Yield each of some Symbols of a graph with its array, run by run."""
+    if not symbols:
+        return
+    with_outputs = copied(graph)
+    with_outputs.build.outputs([(f"range.{s.id}", with_outputs.symbols[s.id]) for s in symbols])
+    model = session.load(with_outputs)
+    for arrays, named in runs:
+        yield from zip(symbols, map(np.asarray, model(*arrays, **named)), strict=True)
 
 
 def is_float(symbol: Symbol | None) -> bool:
