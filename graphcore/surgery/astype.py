@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -79,14 +78,13 @@ def astype(
     return result
 
 
-def narrowed(graph: Graph, dtypes: Mapping[int, DType], keep: Keep, arrays: Mapping[DType, CastArrays]) -> Graph:
+def narrowed(graph: Graph, dtypes: Mapping[int, DType], keep: Keep, arrays: CastArrays) -> Graph:
     """Return a graph whose nodes compute floats in dtypes of their own. Inputs, outputs and buffers keep theirs.
 
     dtypes: by the ids of nodes, those of bodies included; other nodes keep float32. keep: the values that keep it too.
-    arrays: the cast arrays of each dtype, which several graphs may share.
+    arrays: of float32, which several graphs may share.
     """
-    sources = Sources(frozenset({DType.float32}), False)
-    change = DTypeChange(sources, keep, CastArrays(DType.float32), True, dtypes, arrays)
+    change = DTypeChange(Sources(frozenset({DType.float32}), False), keep, arrays, True, dtypes)
     return finish(replica(graph, _WHAT, kind=Retyping, policy=change))
 
 
@@ -168,8 +166,8 @@ def _inputs(graph: Graph, change: DTypeChange) -> tuple[dict[int, Type], dict[st
 class DTypeChange(Edit):
     """A conversion to another dtype: the source dtypes, the parts to keep, and the converted arrays and functions.
 
-    keeps_io: inputs and outputs keep their dtype. dtypes, others: dtypes of single nodes and the arrays in them, see
-    `narrowed`; None for one dtype throughout, in which nodes keep their own together with their bodies.
+    keeps_io: inputs and outputs keep their dtype. dtypes: see `narrowed`; None for one dtype throughout, in which nodes
+    keep their own together with their bodies.
     """
 
     def __init__(
@@ -179,7 +177,6 @@ class DTypeChange(Edit):
         arrays: CastArrays,
         keeps_io: bool,
         dtypes: Mapping[int, DType] | None = None,
-        others: Mapping[DType, CastArrays] = MappingProxyType({}),
     ) -> None:
         self.sources = sources
         self.dtype = arrays.dtype
@@ -187,7 +184,6 @@ class DTypeChange(Edit):
         self.arrays = arrays
         self.keeps_io = keeps_io
         self.dtypes = dtypes
-        self._others = others
         self._definitions: dict[Definition, Definition] = {}
 
     def of_definition(self, definition: Definition) -> Definition:
@@ -215,10 +211,6 @@ class DTypeChange(Edit):
         if self.dtypes is not None:
             return self.dtypes.get(id(node))
         return None if self.keep.has_node(node) else self.dtype
-
-    def arrays_of(self, dtype: DType) -> CastArrays:
-        """Return the converted arrays in a dtype."""
-        return self._others.get(dtype, self.arrays)
 
 
 class Retyping(Replay):
@@ -276,9 +268,8 @@ class Retyping(Replay):
             return self._constant(symbol, producer)
         if self.policy.keep.has_value(symbol):
             return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), dtype)
-        return self._constant(
-            symbol, self.policy.arrays_of(dtype).constant(symbol, producer), with_dtype(symbol.type, dtype)
-        )
+        new_producer = self.policy.arrays.of(dtype).constant(symbol, producer)
+        return self._constant(symbol, new_producer, with_dtype(symbol.type, dtype))
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
         """Return the value of an output or a buffer. type_: of the buffer."""
@@ -323,7 +314,7 @@ class Retyping(Replay):
         change = self.policy
         inputs = self._operands(node, roles, dtype)
         types = self._types(node, roles, dtype)
-        return self.append(node, inputs, types, attributes_of(node, roles, change.sources, change.arrays_of(dtype)))
+        return self.append(node, inputs, types, attributes_of(node, roles, change.sources, change.arrays.of(dtype)))
 
     def _operands(self, node: Node, roles: Roles, dtype: DType) -> list[Symbol | None]:
         change = self.policy

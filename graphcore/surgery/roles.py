@@ -309,6 +309,13 @@ class CastArrays:
         self.losses: list[Loss] = []
         self._casts: dict[int, tuple[Array, Array]] = {}
         self._constants: dict[int, tuple[Constant, Constant]] = {}
+        self._others: dict[DType, CastArrays] = {dtype: self}
+
+    def of(self, dtype: DType) -> CastArrays:
+        """Return the converted arrays in another dtype."""
+        if dtype not in self._others:
+            self._others[dtype] = CastArrays(dtype)
+        return self._others[dtype]
 
     def constant(self, symbol: Symbol, producer: Constant) -> Constant:
         """Return the producer of a constant or weight in the new dtype."""

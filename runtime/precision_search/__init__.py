@@ -23,7 +23,6 @@ from graphcore.runtime.precision_search.ranges import evidence, reasons
 from graphcore.runtime.precision_search.report import LayerPrecision, MixedPrecision, pareto
 from graphcore.runtime.precision_search.trials import (
     COSTS,
-    FLOATS,
     METRICS,
     WIDE,
     Assignment,
@@ -40,7 +39,7 @@ from graphcore.support.progress import ProgressOption, steps
 from graphcore.surgery.roles import Keep, warn
 from graphcore.types.dtypes import DType
 
-_FLOATS = tuple(map(str, FLOATS))
+_FLOATS = ("float16", "bfloat16")
 _SCHEMES = tuple(name for name, scheme in SCHEMES.items() if name == scheme.encoding and not scheme.is_dynamic)
 
 
@@ -105,17 +104,10 @@ def mixed_precision(
     runs = runs_of(samples, "mixed_precision")
     _check_samples(runs)
     source = functions.inlined(graph)
-    trials = Trials(
-        source,
-        runs,
-        Keep(source, keep, frozenset({DType.float32})),
-        schemes,
-        metric,
-        cost,
-        None if keep_io else floats[0],
-        session or InferenceSession(precision="exact"),
-        None if resume is None else os.fspath(resume),
-    )
+    patterns = Keep(source, keep, frozenset({DType.float32}))
+    io_dtype = None if keep_io else floats[0]
+    session = session or InferenceSession(precision="exact")
+    trials = Trials(source, runs, patterns, schemes, metric, cost, io_dtype, session, resume)
     search = _Search(trials, max_error, trials.wide)
     with steps(progress, (len(moves) + 1) * len(trials.units), "decisions") as step:
         search.run(moves, step)

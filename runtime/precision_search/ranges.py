@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 
 from graphcore.arrays.casting import Array, cast_array
-from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import bodies, constant_array, walk
 from graphcore.runtime.precision_search.trials import Assignment, Trials
@@ -119,7 +118,8 @@ def evidence(trials: Trials, assignment: Assignment) -> list[str]:
         if not quantized.isdisjoint(inner):
             break
         proved.update(inner)
-    olds, news = _computing(trials.graph), _computing(graph)
+    # Conversions of dtypes neither add nor remove other nodes.
+    olds, news = ([n for n in walk(g) if n.op_type not in ("Cast", "Identity")] for g in (trials.graph, graph))
     if [node.op_type for node in olds] != [node.op_type for node in news]:
         proved.clear()
     for old, new in zip(olds, news, strict=False):
@@ -130,8 +130,3 @@ def evidence(trials: Trials, assignment: Assignment) -> list[str]:
         "" if precision.dtype is None else "proved" if proved.issuperset(map(id, unit.nodes)) else "measured"
         for unit, precision in zip(trials.units, assignment, strict=True)
     ]
-
-
-def _computing(graph: Graph) -> list[Node]:
-    """Return the nodes of a graph that conversions of dtypes neither add nor remove, in order."""
-    return [node for node in walk(graph) if node.op_type not in ("Cast", "Identity")]

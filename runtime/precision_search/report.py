@@ -87,7 +87,7 @@ class MixedPrecision:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Write the curve as SVG. Raises `ExportError` if the file cannot be written."""
-        write_text(os.fspath(path), _svg(self.curve, self.max_error))
+        write_text(path, _svg(self.curve, self.max_error))
 
 
 _HEAD = ("layer", "operators", "dtype", "weights", "before", "after", "error alone", "range", "reason")

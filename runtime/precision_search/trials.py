@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import time
 import warnings
 from collections import Counter
@@ -44,7 +45,6 @@ _TIMED_RUNS = 5
 """The best of this many rounds is the time of a trial: other processes only add to it."""
 
 _MIN_ELEMENTS = 1024  # as `quantize` does
-FLOATS = (DType.float16, DType.bfloat16)
 
 
 class Precision(NamedTuple):
@@ -122,11 +122,11 @@ class Trials:
     cost: str
     io_dtype: DType | None
     session: InferenceSession
-    path: str | None
+    path: str | os.PathLike[str] | None
     count: int = 0
 
     def __post_init__(self) -> None:
-        self._arrays = {dtype: CastArrays(dtype) for dtype in FLOATS}
+        self._arrays = CastArrays(DType.float32)
         self.graph = narrowed(self.source, {}, self.keep, self._arrays)
         self._candidates = candidates(self.graph)
         is_decoder = any(buffer.buffer.in_place for buffer in self.source.buffers.values())
@@ -310,7 +310,7 @@ METRICS: Mapping[str, Callable[[Array, Array], float]] = {
 # Files.
 
 
-def _read(path: str) -> dict[str, dict[str, Trial]]:
+def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, Trial]]:
     """Return stored trials, by the digest of their search and by assignment. Raises `GraphError`."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -322,16 +322,14 @@ def _read(path: str) -> dict[str, dict[str, Trial]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise GraphError(
-            f"mixed_precision: {path} has no trials: {reason}", help="choose a new path, or remove the file"
-        ) from None
+        problem = f"mixed_precision: {path} has no trials: {' '.join(str(error).split())}"
+        raise GraphError(problem, help="choose a new path, or remove the file") from None
 
 
-def write_text(path: str, text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file, whole or not at all. Raises `ExportError`."""
     try:
-        replace_files([(path, [text.encode()])])
+        replace_files([(os.fspath(path), [text.encode()])])
     except OSError as error:
         raise ExportError(
             f"mixed_precision: {path} cannot be written: {error.strerror or error}",

@@ -341,14 +341,19 @@ def convert(args: argparse.Namespace) -> int:
             io_dtype=args.io_dtype,
             progress=advance,
         )
+    ends = {"inputs": [s.name for s in graph.inputs], "outputs": [*graph.output_types]}
+    counts = f"{len(graph.inputs)} inputs, {len(graph.outputs)} outputs"
+    return _describe(args, ends, f"{args.path}: {counts}, for {args.target}")
+
+
+def _describe(args: argparse.Namespace, facts: Mapping[str, Any], text: str) -> int:
+    """Print facts of the written model as JSON, or a text. Return the status."""
     if args.json:
-        ends = {"inputs": [s.name for s in graph.inputs], "outputs": [*graph.output_types]}
-        output.document(
-            {"source": args.source, "path": args.path, "bytes": os.path.getsize(args.path), "target": args.target}
-            | ends
-        )
+        size = os.path.getsize(args.path)
+        output.document({"source": args.source, "path": args.path, "bytes": size, "target": args.target, **facts})
         return 0
-    output.line(f"{args.path}: {len(graph.inputs)} inputs, {len(graph.outputs)} outputs, for {args.target}")
+    for line in text.split("\n"):
+        output.line(line)
     return 0
 
 
@@ -404,19 +409,12 @@ def quantize(args: argparse.Namespace) -> int:
         quantized.export(args.path, target=args.target, runtime=here, progress=advance)
     if args.report:
         output.write_text("quantize", args.report, output.json_text(report.as_dicts()) + "\n")
-    size = os.path.getsize(args.path)
-    if args.json:
-        counts = {"quantized": len(report.quantized), "before": report.before, "after": report.after}
-        output.document(
-            {"source": args.source, "path": args.path, "bytes": size, "target": args.target, "scheme": args.scheme}
-            | counts
-            | {"rows": report.as_dicts()}
-        )
-        return 0
-    for text in str(output.escaped_record(report)).split("\n"):
-        output.line(text)
-    output.line(f"{args.path}: {size} bytes, for {args.target}")
-    return 0
+    facts = {"scheme": args.scheme, "quantized": len(report.quantized), "before": report.before, "after": report.after}
+    return _describe(args, facts | {"rows": report.as_dicts()}, f"{output.escaped_record(report)}\n{_size_text(args)}")
+
+
+def _size_text(args: argparse.Namespace) -> str:
+    return f"{args.path}: {os.path.getsize(args.path)} bytes, for {args.target}"
 
 
 # `graphcore mixed-precision`: a model whose layers are narrow within a budget of error, and a report of each layer.
@@ -444,16 +442,9 @@ def mixed_precision(args: argparse.Namespace) -> int:
         result.graph.export(args.path, target=args.target, progress=advance)
     if args.plot:
         result.plot(args.plot)
-    size = os.path.getsize(args.path)
-    if args.json:
-        facts = {"source": args.source, "path": args.path, "bytes": size, "target": args.target, "plot": args.plot}
-        facts |= {"met": result.met, "error": result.error, "max_error": result.max_error, "runs": result.runs}
-        output.document(facts | {"curve": result.curve, "rows": result.as_dicts()})
-        return 0
-    for text in str(result).split("\n"):
-        output.line(text)
-    output.line(f"{args.path}: {size} bytes, for {args.target}")
-    return 0
+    facts = {"plot": args.plot, "met": result.met, "error": result.error, "max_error": result.max_error}
+    facts |= {"runs": result.runs, "curve": result.curve, "rows": result.as_dicts()}
+    return _describe(args, facts, f"{result}\n{_size_text(args)}")
 
 
 def _samples(path: str, graph: Graph) -> list[dict[str, Any]]:
@@ -466,9 +457,8 @@ def _samples(path: str, graph: Graph) -> list[dict[str, Any]]:
             f"mixed-precision: {path} cannot be read: {reason}",
             help="write an array for each input: numpy.savez(path, x=x)",
         ) from None
-    types = {s.name: s.type for s in graph.inputs}
-    for name, array in feeds.items():
-        type_ = types.get(name)
-        if not isinstance(type_, TensorType) or not type_.shape.is_ranked or array.ndim != type_.shape.rank + 1:
-            return [feeds]
+    types = [(s.name, s.type) for s in graph.inputs]
+    ranks = {name: t.shape.rank for name, t in types if isinstance(t, TensorType) and t.shape.is_ranked}
+    if any(array.ndim - 1 != ranks.get(name) for name, array in feeds.items()):
+        return [feeds]
     return [dict(zip(feeds, arrays, strict=True)) for arrays in zip(*feeds.values(), strict=False)]
