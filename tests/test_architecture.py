@@ -15,7 +15,7 @@ TABLES = {
         graphcore/analysis/flop_rules.py _BY_DOMAIN
         graphcore/conformance/cells.py ONNX_OPERATORS
         graphcore/arrays/evaluate.py _FOLDS
-        graphcore/ir/transform/ranges.py _FUNCTIONS RULES
+        graphcore/ir/transform/ranges.py RULES
         graphcore/ir/transform/shape_values.py VALUES
         graphcore/onnx/schemas/other_domains.py RULES
         graphcore/onnx/versions/downgrade.py ROWS
@@ -106,7 +106,6 @@ TABLES = {
         runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _BROADCASTS _INSPECTED
         runtime/sessions/direct/known_operators.py _SAME_ELEMENTS _ALL_ELEMENTS
         runtime/fusions/rotary.py _ELEMENTWISE
-        graphcore/ir/transform/ranges.py _BOUNDED
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
         runtime/lowering/dtypes/complex_numbers/layers.py SUMS
         runtime/lowering/dtypes/sequences.py _RETURNS_TENSOR _TAKES_TENSORS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,9 @@ from graphcore.ir.definitions import definition_of, dims_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, root_of
-from graphcore.ir.transform.intervals import Format, Interval, format_of, join
+from graphcore.ir.transform.intervals import Format, Interval, format_of, interval_of, join
 from graphcore.ir.transform.ranges import Array, Call, results_of
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -47,11 +48,11 @@ class Bounds(Mapping["Symbol | str", Interval]):
     sequences and complex numbers have none.
     """
 
-    def __init__(self, graph: Graph, intervals: Mapping[int, tuple[Symbol, Interval]]) -> None:
+    def __init__(self, graph: Graph, intervals: Mapping[Symbol, Interval]) -> None:
         self._graph, self._intervals = graph, intervals
         self._names = {name: symbol for name, symbol in graph.named_outputs if name}
         # Bodies may have names of the graph.
-        for symbol, _ in sorted(intervals.values(), key=lambda pair: pair[0].graph is not graph):
+        for symbol in sorted(intervals, key=lambda symbol: symbol.graph is not graph):
             self._names.setdefault(symbol.name, symbol)
 
     def _symbol(self, key: Symbol | str) -> Symbol:
@@ -61,18 +62,18 @@ class Bounds(Mapping["Symbol | str", Interval]):
 
     def __getitem__(self, key: Symbol | str) -> Interval:
         symbol = self._symbol(key)
-        if id(symbol) not in self._intervals:
+        if symbol not in self._intervals:
             raise GraphError(
                 f"bounds: {key if isinstance(key, str) else key.name!r} has no bounds: {symbol.type}",
                 help="use a tensor of numbers of this graph",
             )
-        return self._intervals[id(symbol)][1]
+        return self._intervals[symbol]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._names or (isinstance(key, Symbol) and id(root_of(key)) in self._intervals)
+        return key in self._names or (isinstance(key, Symbol) and root_of(key) in self._intervals)
 
     def __iter__(self) -> Iterator[Symbol]:
-        return (symbol for symbol, _ in self._intervals.values())
+        return iter(self._intervals)
 
     def __len__(self) -> int:
         return len(self._intervals)
@@ -132,7 +133,7 @@ def bounds(
         low, high = bounds["y"]
         bounds.proves("y", "float16").no_overflow
     """
-    numbers = None if dtype is None else (DType.of(dtype), _float_format(dtype))
+    numbers = None if dtype is None else _float_format(dtype)
     ranges = {}
     for name, ends in (inputs or {}).items():
         symbol = next((s for s in self.input_symbols if s.given_name == name), None)
@@ -164,63 +165,53 @@ def _float_format(dtype: object) -> Format:
 class _Analysis:
     """The bounds of one graph.
 
-    numbers: the dtype of all floats, if any. dims: the sizes of named dims, or as floats their largest ones. intervals:
-    over all runs of a body. now: of the last run. arrays: constants that nodes and calls pass on.
+    numbers: those of all floats, if they have one dtype. dims: the sizes of named dims, or as floats their largest
+    ones. intervals: over all runs of a body. now: of the last run. arrays: constants that nodes and calls pass on.
     """
 
-    def __init__(self, numbers: tuple[DType, Format] | None, dims: Mapping[str, float]) -> None:
+    def __init__(self, numbers: Format | None, dims: Mapping[str, float]) -> None:
         self.numbers, self.dims = numbers, dims
-        self.intervals: dict[int, tuple[Symbol, Interval]] = {}
-        self.now: dict[int, Interval] = {}
-        self.arrays: dict[int, Array] = {}
+        self.intervals: dict[Symbol, Interval] = {}
+        self.now: dict[Symbol, Interval] = {}
+        self.arrays: dict[Symbol, Array | None] = {}
 
     def run(self, graph: Graph, inputs: Sequence[Interval | None]) -> list[Interval | None]:
         """Bound the values of a graph, and return the intervals of its outputs. Inputs that are None are unknown."""
         for symbol, interval in zip(graph.input_symbols, inputs, strict=True):
             self._put(symbol, interval)
         for node in graph.nodes:
-            results = self._results(node)
-            for position, symbol in enumerate(node.outputs):
-                self._put(symbol, results[position] if position < len(results) else None)
+            for symbol, interval in zip(node.outputs, chain(self._results(node), repeat(None)), strict=False):
+                self._put(symbol, interval)
         return [self._of(symbol) for symbol in graph.outputs]
 
     def _format(self, symbol: Symbol) -> Format | None:
         if not isinstance(symbol.type, TensorType):
             return None
-        return self.numbers[1] if self.numbers and symbol.dtype.is_float else format_of(symbol.dtype)
+        return self.numbers if self.numbers and symbol.dtype.is_float else format_of(symbol.dtype)
 
     def _put(self, symbol: Symbol, interval: Interval | None) -> None:
         numbers = self._format(symbol)
         if numbers is not None:
             interval = numbers.whole if interval is None else numbers.enclose(interval)
-            before = self.intervals.get(id(symbol))
-            self.now[id(symbol)] = interval
-            self.intervals[id(symbol)] = symbol, interval if before is None else join([before[1], interval])
+            self.now[symbol] = interval
+            self.intervals[symbol] = join([self.intervals.get(symbol, interval), interval])
 
     def _of(self, symbol: Symbol | None) -> Interval | None:
         if symbol is None:
             return None
         symbol = root_of(symbol)
-        if isinstance(symbol.producer, Constant) and id(symbol) not in self.now:
-            self._put(symbol, self._of_array(symbol.producer.array))
-        return self.now.get(id(symbol))
-
-    def _of_array(self, array: Array) -> Interval | None:
-        """Return the interval of a constant's elements; None if it has none, or NaN."""
-        if not array.size or array.dtype == object:
-            return None
-        array = array.astype(np.float32) if array.dtype.kind == "V" else array  # dtypes of ml_dtypes
-        low, high = float(array.min()), float(array.max())
-        limits = (-math.inf, math.inf) if self.numbers is None else (self.numbers[1].least, self.numbers[1].largest)
-        is_limited = array.dtype.kind not in "biu" and math.isfinite(low) and math.isfinite(high)
-        return Interval(*np.clip([low, high], *limits)) if is_limited else Interval(low, high) if low <= high else None
+        array, numbers = constant_array(symbol, weights=True), self._format(symbol)
+        if array is not None and numbers is not None and symbol not in self.now:
+            interval = interval_of(array)
+            if interval is not None and not interval.is_infinite:
+                interval = Interval(*np.clip([*interval], numbers.least, numbers.largest))
+            self._put(symbol, interval)
+        return self.now.get(symbol)
 
     def _elements(self, symbol: Symbol | None) -> Array | None:
         """Return the elements of a constant in its own dtype; None for other values."""
-        if symbol is None:
-            return None
-        symbol = root_of(symbol)
-        return symbol.producer.array if isinstance(symbol.producer, Constant) else self.arrays.get(id(symbol))
+        array = constant_array(symbol, weights=True, outer=True)
+        return self.arrays.get(root_of(symbol)) if array is None and symbol is not None else array
 
     def _array(self, symbol: Symbol | None) -> Array | None:
         """Return the elements of a constant after rounding to the dtype of floats; None for other values."""
@@ -228,13 +219,12 @@ class _Analysis:
         if symbol is None or array is None or array.dtype == object or self._format(symbol) is None:
             return None
         if self.numbers is not None and symbol.dtype.is_float:
-            rounded = cast_array(array, symbol.dtype, self.numbers[0])
-            limit = np.asarray(self.numbers[1].largest, rounded.dtype)
+            rounded = cast_array(array, symbol.dtype, self.numbers.dtype)
+            limit = np.asarray(self.numbers.largest, rounded.dtype)
             exceeds = np.isinf(rounded) & np.isfinite(array)
             array = np.where(exceeds, np.copysign(limit, rounded), rounded) if exceeds.any() else rounded
-        return array.astype(
-            np.float32 if symbol.dtype.is_float and symbol.dtype.bits < 64 and array.ndim > 1 else np.float64
-        )
+        is_single = symbol.dtype.is_float and symbol.dtype.bits < 64 and array.ndim > 1
+        return array.astype(np.float32 if is_single else np.float64)
 
     def _size(self, dim: Dim) -> float:
         return int(dim) if dim.is_static else self.dims.get(dim.name or "", math.inf)
@@ -245,36 +235,29 @@ class _Analysis:
         if definition is not None:
             return self._called(node, definition.body, operands)
         if node.op_type == "If" and not node.domain:
-            branches = [self.run(body, ()) for body in bodies(node)]
-            return [None if a is None or b is None else join([a, b]) for a, b in zip(*branches, strict=True)]
+            return _joined(*(self.run(body, ()) for body in bodies(node)))
         if node.op_type in ("Loop", "Scan") and not node.domain:
             return self._repeated(node, operands)
-        self._fold(node)
+        self.arrays[node.outputs[0]] = self._folded(node)
         numbers = self._format(node.outputs[0])
         if numbers is None or node.domain not in ("", LIBRARY):
             return ()
         arrays = dict(enumerate(node.inputs))
         return results_of(Call(node, operands, numbers, lambda i: self._array(arrays.get(i)), self._size))
 
-    def _fold(self, node: Node) -> None:
-        """Keep the elements of a result that has those of constants, or of integers that are computed from them."""
-        symbol = node.outputs[0]
-        self.arrays.pop(id(symbol), None)
-        arrays, type_ = [self._elements(operand) for operand in node.inputs], symbol.type
-        is_known = not any(a is None and s is not None for a, s in zip(arrays, node.inputs, strict=True))
-        if is_known and node.op_type in FOLDED and isinstance(type_, TensorType):
-            if node.op_type in _MOVES or not type_.dtype.is_float:
-                dtypes = [None if operand is None else operand.dtype for operand in node.inputs]
-                array = folded(node.op_type, arrays, dtypes, node.attributes, type_, _MAX_BYTES, any_nan=True)
-                if array is not None:
-                    self.arrays[id(symbol)] = array
+    def _folded(self, node: Node) -> Array | None:
+        """Return the elements of a result that has those of constants, or of integers that are computed from them."""
+        arrays, type_ = [self._elements(operand) for operand in node.inputs], node.outputs[0].type
+        is_known = all(a is not None or s is None for a, s in zip(arrays, node.inputs, strict=True))
+        if not is_known or node.op_type not in FOLDED or not isinstance(type_, TensorType):
+            return None
+        if type_.dtype.is_float and node.op_type not in _MOVES:
+            return None
+        dtypes = [None if operand is None else operand.dtype for operand in node.inputs]
+        return folded(node.op_type, arrays, dtypes, node.attributes, type_, _MAX_BYTES, any_nan=True)
 
     def _called(self, node: Node, body: Graph, operands: Sequence[Interval | None]) -> Sequence[Interval | None]:
-        for symbol, operand in zip(body.input_symbols, node.inputs, strict=True):
-            array = self._elements(operand)
-            self.arrays.pop(id(symbol), None)
-            if array is not None:
-                self.arrays[id(symbol)] = array
+        self.arrays.update(zip(body.input_symbols, map(self._elements, node.inputs), strict=True))
         outer, self.dims = self.dims, {name: self._size(dim) for name, dim in dims_of(node).items()}
         results = self.run(body, operands)
         self.dims = outer
@@ -284,18 +267,20 @@ class _Analysis:
         """Bound a Loop or Scan: states that grow twice are tried with a wide interval, then are unknown."""
         (body,) = bodies(node)
         is_loop = node.op_type == "Loop"
-        count = len(operands) if is_loop else len(operands) - int(node.attributes["num_scan_inputs"])
+        end = len(operands) if is_loop else len(operands) - int(node.attributes["num_scan_inputs"])
         before: list[Interval | None] = [Interval(0.0, 2.0**62), None] if is_loop else []
-        states, after = [*operands[2 * is_loop : count]], operands[count:]
-        attempt = 0
-        while True:
+        states, after = [*operands[2 * is_loop : end]], operands[end:]
+        for attempt in count():
             results = self.run(body, [*before, *states, *after])[is_loop:]
-            pairs = [*zip(states, results, strict=False)]
-            steps = [None if a is None or b is None else join([a, b]) for a, b in pairs]
+            steps = _joined(states, results)
             if steps == states:
-                return [*states, *results[len(states) :]]
+                break
             states = [new if new == old else _widened(new, attempt) for new, old in zip(steps, states, strict=True)]
-            attempt += 1
+        return [*states, *results[len(states) :]]
+
+
+def _joined(*runs: Sequence[Interval | None]) -> list[Interval | None]:
+    return [None if a is None or b is None else join([a, b]) for a, b in zip(*runs, strict=False)]
 
 
 def _widened(state: Interval | None, attempt: int) -> Interval | None:

@@ -210,6 +210,7 @@ INF = float("inf")
         ("Cast", [f32(2)], [(-1.5, 200)], {"to": DType.int8.onnx}, (-128, 127, False)),
         ("Cast", [f32(2)], [(-1, 1e5)], {"to": DType.float16.onnx}, (-1, INF, False)),
         ("Cast", [f32(2)], [(0.25, 0.75)], {"to": DType.bool.onnx}, (0, 1, False)),
+        ("ConstantOfShape", [TensorType(DType.int64, [1])], [], {"value": np.full(1, np.nan)}, (0, 0, True)),
         ("Det", [f32(2, 2)], [(0, 1)], {}, (-INF, INF, True)),
     ],
 )

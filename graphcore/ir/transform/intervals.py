@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,6 +52,7 @@ ZERO = Interval(0.0, 0.0)
 class Format:
     """The numbers of a dtype. precision: the digits of floats, 0 for integers. tiny: the smallest normal float."""
 
+    dtype: DType
     least: float
     largest: float
     precision: int
@@ -93,13 +94,22 @@ def format_of(dtype: DType) -> Format | None:
         return None
     if not dtype.is_float:
         ends = (dtype.min, dtype.max) if dtype.bits < 1000 else ANY
-        return Format(float(ends[0]), float(ends[1]), 0, 1.0, False)
+        return Format(dtype, float(ends[0]), float(ends[1]), 0, 1.0, False)
     import ml_dtypes  # slow
 
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     precision = 11 if dtype is DType.tensor_float32 else int(info.nmant) + 1
     has_infinity = bool(np.isinf(np.array(math.inf).astype(dtype.numpy)))
-    return Format(float(dtype.min), float(dtype.max), precision, float(info.smallest_normal), has_infinity)
+    return Format(dtype, float(dtype.min), float(dtype.max), precision, float(info.smallest_normal), has_infinity)
+
+
+def interval_of(array: np.ndarray[Any, Any]) -> Interval | None:
+    """Return the interval of the elements of an array; None if it has none, or NaN."""
+    if not array.size or array.dtype == object:
+        return None
+    array = array.astype(np.float32) if array.dtype.kind == "V" else array  # dtypes of ml_dtypes
+    low, high = float(array.min()), float(array.max())
+    return Interval(low, high) if low <= high else None
 
 
 # Arithmetic
@@ -111,10 +121,22 @@ def join(intervals: Iterable[Interval]) -> Interval:
     return Interval(min(i.low for i in every), max(i.high for i in every), any(i.may_be_nan for i in every))
 
 
-def hull(ends: Iterable[Any], may_be_nan: bool) -> Interval:
-    """Return the interval of ends, in which NaN stands for products and quotients with the limit 0."""
-    values = np.nan_to_num(np.array([*ends], np.float64), nan=0.0, posinf=math.inf, neginf=-math.inf)
-    return Interval(float(values.min()), float(values.max()), may_be_nan)
+def hull(values: Any, may_be_nan: bool) -> Interval:
+    """Return the interval of values, in which NaN stands for results with the limit 0."""
+    values = np.asarray(values, np.float64)
+    is_nan = np.isnan(values)
+    values = np.where(is_nan, 0.0, values)
+    return Interval(float(values.min()), float(values.max()), may_be_nan or bool(is_nan.any()))
+
+
+def points(x: Interval, *turns: float) -> np.ndarray[Any, Any]:
+    """Return the ends, and 0 and the turning points between them."""
+    return np.array([*x, *np.clip([0.0, *turns], *x)])
+
+
+def combine(function: Callable[..., Any], *operands: Interval) -> Interval:
+    """Return the interval of a function that is monotone in each operand on both sides of 0."""
+    return hull(function(*np.ix_(*map(points, operands))), any(x.may_be_nan for x in operands))
 
 
 def add(a: Interval, b: Interval) -> Interval:
@@ -123,20 +145,12 @@ def add(a: Interval, b: Interval) -> Interval:
     return Interval(a.low + b.low, a.high + b.high, a.may_be_nan or b.may_be_nan or is_opposite)
 
 
-def negate(a: Interval) -> Interval:
-    """Return the interval of opposite numbers."""
-    return Interval(-a.high, -a.low, a.may_be_nan)
-
-
-def multiply(a: Interval, b: Interval) -> Interval:
-    """Return the interval of products."""
-    is_undefined = (a.has_zero and b.is_infinite) or (b.has_zero and a.is_infinite)
-    return hull([np.multiply(x, y) for x in a for y in b], a.may_be_nan or b.may_be_nan or is_undefined)
+def subtract(a: Interval, b: Interval) -> Interval:
+    """Return the interval of differences."""
+    return add(a, combine(np.negative, b))
 
 
 def divide(a: Interval, b: Interval) -> Interval:
     """Return the interval of quotients."""
-    may_be_nan = a.may_be_nan or b.may_be_nan or (a.has_zero and b.has_zero) or (a.is_infinite and b.is_infinite)
-    if b.has_zero:
-        return Interval(*ANY, may_be_nan)
-    return hull([np.divide(x, y) for x in a for y in b], may_be_nan)
+    quotients = combine(np.divide, a, b)
+    return Interval(*ANY, quotients.may_be_nan) if b.has_zero else quotients

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,12 +21,14 @@ from graphcore.ir.transform.intervals import (
     Format,
     Interval,
     add,
+    combine,
     divide,
     format_of,
     hull,
+    interval_of,
     join,
-    multiply,
-    negate,
+    points,
+    subtract,
 )
 from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.operators import Trait, data_of, having
@@ -41,17 +43,8 @@ Rule: TypeAlias = "Callable[[Call], Interval | Sequence[Interval]]"
 _MAX_DEPTH = 32
 _POSITIVE = (0.0, math.inf)
 _FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
-_BOUNDED = {
-    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax"), (0.0, 1.0)),
-    **dict.fromkeys(("Tanh", "Sin", "Cos", "Erf", "Sign"), (-1.0, 1.0)),
-    "LogSoftmax": (-math.inf, 0.0),
-}
-"""Operators whose results are bounded, or NaN, for any operands."""
-
 _STEPS_OF_MEANS = 16
 """The roundings of means whose weights are rounded: eight products in three axes."""
-
-_NEAREST = ("nearest", b"nearest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +93,10 @@ class Call:
     def number(self, name: str, default: float = 0.0) -> float:
         return float(self.node.attributes.get(name, default))
 
+    def text(self, name: str, default: str) -> str:
+        value = self.node.attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
     def sizes(self, position: int = 0) -> list[float]:
         """Return the largest sizes of an operand's axes. Raises `TypeError` if its rank is unknown."""
         operand = self.node.inputs[position]
@@ -118,22 +115,15 @@ def _each(function: Callable[[Interval, Interval], Interval]) -> Rule:
 
 def _power(call: Call) -> Interval:
     x, y = call[0], call[1]
-    if x.low > 0:
-        return _approximate(call, hull([np.power(a, b) for a in x for b in y], call.may_be_nan), _POSITIVE)
-    if y.low != y.high or not y.low.is_integer() or (y.low < 0 and x.has_zero):
+    if x.low <= 0 and (y.low != y.high or not y.low.is_integer() or (y.low < 0 and x.has_zero)):
         return call.format.whole
-    within = ANY if y.low % 2 else _POSITIVE
-    return _approximate(call, hull(np.power(_points(x), y.low), call.may_be_nan), within)
+    within = ANY if x.low <= 0 and y.low % 2 else _POSITIVE
+    return _approximate(call, combine(np.power, x, y), within)
 
 
 def _clipped(call: Call) -> Interval:
-    least, largest = (Interval(*ANY) if limit is None else limit for limit in (call.get(1), call.get(2)))
-    low, high = (min(max(x, a), b) for x, a, b in zip(call[0], least, largest, strict=True))
-    return Interval(low, high, call.may_be_nan)
-
-
-def _of_largest(select: Callable[..., float]) -> Rule:
-    return _each(lambda a, b: Interval(select(a.low, b.low), select(a.high, b.high), a.may_be_nan or b.may_be_nan))
+    least, largest = (call.get(i) or Interval(*ANY) for i in (1, 2))
+    return combine(np.minimum, combine(np.maximum, call[0], least), largest)
 
 
 # Functions of one operand
@@ -150,11 +140,6 @@ def _approximate(call: Call, interval: Interval, within: Ends = ANY) -> Interval
     return Interval(max(interval.low - low, least), min(interval.high + high, largest), interval.may_be_nan)
 
 
-def _points(x: Interval, *turns: float) -> Array:
-    """Return the ends, and 0 and the turning points between them."""
-    return np.array([*x, *np.clip([0.0, *turns], *x)])
-
-
 def _function(function: Callable[[Any], Any], *turns: float, within: Ends = ANY, domain: Ends = ANY) -> Rule:
     """Return the rule of a function that is monotone between its turning points and 0.
 
@@ -163,7 +148,7 @@ def _function(function: Callable[[Any], Any], *turns: float, within: Ends = ANY,
 
     def rule(call: Call) -> Interval:
         x = call[0]
-        images = function(_points(Interval(*np.clip([*x], *domain)), *turns))
+        images = function(points(Interval(*np.clip([*x], *domain)), *turns))
         if np.isnan(images).any():
             return Interval(*within, True)
         is_outside = x.low < domain[0] or x.high > domain[1]
@@ -173,7 +158,7 @@ def _function(function: Callable[[Any], Any], *turns: float, within: Ends = ANY,
 
 
 def _exact(function: Callable[[Any], Any]) -> Rule:
-    return lambda call: hull(function(_points(call[0])), call[0].may_be_nan)
+    return lambda call: combine(function, call[0])
 
 
 def _activation(function: Callable[[Any, Callable[..., float]], Any]) -> Rule:
@@ -190,7 +175,7 @@ def _elu(x: Array, alpha: float) -> Array:
 
 
 def _gelu(call: Call) -> Interval | Sequence[Interval]:
-    is_tanh, scale = call.node.attributes.get("approximate", "none") in ("tanh", b"tanh"), math.sqrt(8 / math.pi)
+    is_tanh, scale = call.text("approximate", "none") == "tanh", math.sqrt(8 / math.pi)
     return _function(
         lambda x: x * (_sigmoid(scale * (x + 0.044715 * x**3)) if is_tanh else (1 + _erf(x / math.sqrt(2))) / 2),
         -0.752,
@@ -205,47 +190,6 @@ def _swish(call: Call) -> Interval | Sequence[Interval]:
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_FUNCTIONS: dict[str, Rule] = {
-    "Abs": _exact(np.abs),
-    "Ceil": _exact(np.ceil),
-    "Floor": _exact(np.floor),
-    "Neg": _exact(np.negative),
-    "Relu": _exact(lambda x: np.maximum(x, 0.0)),
-    "Round": _exact(np.rint),
-    "Sign": _exact(np.sign),
-    "Square": _exact(np.square),
-    "Trunc": _exact(np.trunc),
-    "Acos": _function(np.arccos, domain=(-1.0, 1.0)),
-    "Acosh": _function(np.arccosh, within=_POSITIVE, domain=(1.0, math.inf)),
-    "Asin": _function(np.arcsin, domain=(-1.0, 1.0)),
-    "Asinh": _function(np.arcsinh),
-    "Atan": _function(np.arctan),
-    "Atanh": _function(np.arctanh, domain=(-1.0, 1.0)),
-    "Celu": _activation(lambda x, number: number("alpha", 1.0) * _elu(x / number("alpha", 1.0), 1.0)),
-    "Cosh": _function(np.cosh, within=(1.0, math.inf)),
-    "Elu": _activation(lambda x, number: _elu(x, number("alpha", 1.0))),
-    "Erf": _function(_erf, within=(-1.0, 1.0)),
-    "Exp": _function(np.exp, within=_POSITIVE),
-    "Expm1": _function(np.expm1, within=(-1.0, math.inf)),
-    "Gelu": _gelu,
-    "HardSigmoid": _activation(lambda x, number: np.clip(number("alpha", 0.2) * x + number("beta", 0.5), 0.0, 1.0)),
-    "HardSwish": _function(lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0), -1.5, within=(-0.376, math.inf)),
-    "LeakyRelu": _activation(lambda x, number: np.where(x < 0, number("alpha", 0.01) * x, x)),
-    "Log": _function(np.log, domain=_POSITIVE),
-    "Log1p": _function(np.log1p, domain=(-1.0, math.inf)),
-    "Mish": _function(lambda x: x * np.tanh(np.logaddexp(0.0, x)), -1.192446, within=(-0.309, math.inf)),
-    "Selu": _activation(lambda x, number: number("gamma", 1.05070102) * _elu(x, number("alpha", 1.67326319))),
-    "Sigmoid": _function(_sigmoid, within=(0.0, 1.0)),
-    "Sinh": _function(np.sinh),
-    "Softplus": _function(lambda x: np.logaddexp(0.0, x), within=_POSITIVE),
-    "Softsign": _function(lambda x: x / (1 + np.abs(x)), within=(-1.0, 1.0)),
-    "Sqrt": _function(np.sqrt, within=_POSITIVE, domain=_POSITIVE),
-    "Rsqrt": _function(lambda x: 1 / np.sqrt(x), within=_POSITIVE, domain=_POSITIVE),
-    "Swish": _swish,
-    "Tanh": _function(np.tanh, within=(-1.0, 1.0)),
-}
-
 
 # Sums
 
@@ -289,7 +233,7 @@ def _matmul(call: Call) -> Interval:
         return _weighted(call, call[1], np.moveaxis(left, -1, 0))
     if _is_distribution(call.node.inputs[0]):
         return _mean(call, call[1], call.sizes()[-1])
-    return _repeated(call, multiply(call[0], call[1]), call.sizes()[-1])
+    return _repeated(call, combine(np.multiply, call[0], call[1]), call.sizes()[-1])
 
 
 def _is_distribution(symbol: Symbol | None) -> bool:
@@ -312,20 +256,19 @@ def _gemm(call: Call) -> Interval:
     if weights is not None:
         return _weighted(call, x, (weights.T if call.number("transB") else weights) * alpha, (low, high))
     terms = call.sizes()[0 if call.number("transA") else 1]
-    product = multiply(_repeated(call, multiply(x, call[1]), terms), Interval(alpha, alpha))
-    return add(call.format.enclose(product), call.format.enclose(hull(np.ravel([low, high]), call.may_be_nan)))
+    product = combine(np.multiply, _repeated(call, combine(np.multiply, x, call[1]), terms), Interval(alpha, alpha))
+    return add(call.format.enclose(product), call.format.enclose(hull([low, high], call.may_be_nan)))
 
 
 def _conv(call: Call) -> Interval:
     x, filters, sizes = call[0], call.array(1), call.sizes(1)
     is_transposed = call.node.op_type == "ConvTranspose"
-    auto_pad = call.node.attributes.get("auto_pad", "NOTSET")
-    if is_transposed or any(call.node.attributes.get("pads", ())) or auto_pad not in ("NOTSET", b"NOTSET"):
+    if is_transposed or any(call.node.attributes.get("pads", ())) or call.text("auto_pad", "NOTSET") != "NOTSET":
         x = join([x, ZERO])
     if filters is not None and not is_transposed:
         return _weighted(call, x, filters.reshape(len(filters), -1).T, call.ends(2))
     terms = math.prod(sizes[2:]) * (sizes[0] / call.number("group", 1.0) if is_transposed else sizes[1])
-    return add(_repeated(call, multiply(x, call[1]), terms), hull(np.ravel(call.ends(2)), call.may_be_nan))
+    return add(_repeated(call, combine(np.multiply, x, call[1]), terms), hull(call.ends(2), call.may_be_nan))
 
 
 # Reductions, windows and norms
@@ -345,7 +288,7 @@ def _sum_of(function: Callable[[Array], Array] = np.positive, root: bool = False
     """Return the rule of a sum of a function of elements, or of the root of the sum."""
 
     def rule(call: Call) -> Interval:
-        total = _repeated(call, hull(function(_points(call[0])), call.may_be_nan), _terms(call))
+        total = _repeated(call, combine(function, call[0]), _terms(call))
         return _approximate(call, hull(np.sqrt([*total]), total.may_be_nan), _POSITIVE) if root else total
 
     return rule
@@ -423,27 +366,15 @@ def _moved(call: Call) -> Sequence[Interval]:
     joined = join(o for o in data_of(call.node.op_type, call.operands) if o is not None)
     if call.node.op_type in having(Trait.FILLS):
         joined = join([joined, ZERO])
-    is_changed = call.node.attributes.get("reduction", "none") not in ("none", b"none")
-    return [call.format.whole if is_changed else joined] * len(call.node.outputs)
-
-
-def _is_mean(node: Node) -> bool:
-    """Return True if a Resize gives means of elements with weights that are not negative."""
-    crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
-    return not crops and node.attributes.get("mode", "nearest") in (*_NEAREST, "linear", b"linear")
+    return [joined if call.text("reduction", "none") == "none" else call.format.whole] * len(call.node.outputs)
 
 
 def _resized(call: Call) -> Interval:
-    if not _is_mean(call.node):
+    x, mode = call[0], call.text("mode", "nearest")
+    crops = call.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    if crops or mode not in ("nearest", "linear"):  # the weights of cubic ones can be negative
         return call.format.whole
-    x = call[0]
-    if call.node.attributes.get("mode", "nearest") in _NEAREST:
-        return x
-    return _summed(call, x.low, x.high, x.magnitude, _STEPS_OF_MEANS, x.may_be_nan)
-
-
-def _filled(call: Call) -> Interval:
-    return hull(np.ravel(call.node.attributes.get("value", 0.0)), False)
+    return x if mode == "nearest" else _summed(call, x.low, x.high, x.magnitude, _STEPS_OF_MEANS, x.may_be_nan)
 
 
 def _bounded(low: float, high: float) -> Rule:
@@ -452,17 +383,55 @@ def _bounded(low: float, high: float) -> Rule:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(sorted(having(Trait.MOVES, Trait.FILLS, Trait.JOINS)), _moved),
-    **{name: _bounded(*ends) for name, ends in _BOUNDED.items()},
-    **_FUNCTIONS,
+    **dict.fromkeys(("Softmax", "Hardmax"), _bounded(0.0, 1.0)),
+    **dict.fromkeys(("Sin", "Cos"), _bounded(-1.0, 1.0)),
+    "LogSoftmax": _bounded(-math.inf, 0.0),
+    "Abs": _exact(np.abs),
+    "Ceil": _exact(np.ceil),
+    "Floor": _exact(np.floor),
+    "Neg": _exact(np.negative),
+    "Relu": _exact(lambda x: np.maximum(x, 0.0)),
+    "Round": _exact(np.rint),
+    "Sign": _exact(np.sign),
+    "Square": _exact(np.square),
+    "Trunc": _exact(np.trunc),
+    "Acos": _function(np.arccos, domain=(-1.0, 1.0)),
+    "Acosh": _function(np.arccosh, within=_POSITIVE, domain=(1.0, math.inf)),
+    "Asin": _function(np.arcsin, domain=(-1.0, 1.0)),
+    "Asinh": _function(np.arcsinh),
+    "Atan": _function(np.arctan),
+    "Atanh": _function(np.arctanh, domain=(-1.0, 1.0)),
+    "Celu": _activation(lambda x, number: number("alpha", 1.0) * _elu(x / number("alpha", 1.0), 1.0)),
+    "Cosh": _function(np.cosh, within=(1.0, math.inf)),
+    "Elu": _activation(lambda x, number: _elu(x, number("alpha", 1.0))),
+    "Erf": _function(_erf, within=(-1.0, 1.0)),
+    "Exp": _function(np.exp, within=_POSITIVE),
+    "Expm1": _function(np.expm1, within=(-1.0, math.inf)),
+    "Gelu": _gelu,
+    "HardSigmoid": _activation(lambda x, number: np.clip(number("alpha", 0.2) * x + number("beta", 0.5), 0.0, 1.0)),
+    "HardSwish": _function(lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0), -1.5, within=(-0.376, math.inf)),
+    "LeakyRelu": _activation(lambda x, number: np.where(x < 0, number("alpha", 0.01) * x, x)),
+    "Log": _function(np.log, domain=_POSITIVE),
+    "Log1p": _function(np.log1p, domain=(-1.0, math.inf)),
+    "Mish": _function(lambda x: x * np.tanh(np.logaddexp(0.0, x)), -1.192446, within=(-0.309, math.inf)),
+    "Selu": _activation(lambda x, number: number("gamma", 1.05070102) * _elu(x, number("alpha", 1.67326319))),
+    "Sigmoid": _function(_sigmoid, within=(0.0, 1.0)),
+    "Sinh": _function(np.sinh),
+    "Softplus": _function(lambda x: np.logaddexp(0.0, x), within=_POSITIVE),
+    "Softsign": _function(lambda x: x / (1 + np.abs(x)), within=(-1.0, 1.0)),
+    "Sqrt": _function(np.sqrt, within=_POSITIVE, domain=_POSITIVE),
+    "Rsqrt": _function(lambda x: 1 / np.sqrt(x), within=_POSITIVE, domain=_POSITIVE),
+    "Swish": _swish,
+    "Tanh": _function(np.tanh, within=(-1.0, 1.0)),
     **dict.fromkeys(("Add", "Sum"), _each(add)),
-    "Sub": _each(lambda a, b: add(a, negate(b))),
-    "Mul": _each(multiply),
+    "Sub": _each(subtract),
+    "Mul": _each(partial(combine, np.multiply)),
     "Div": _each(divide),
-    "Max": _of_largest(max),
-    "Min": _of_largest(min),
+    "Max": _each(partial(combine, np.maximum)),
+    "Min": _each(partial(combine, np.minimum)),
     "Pow": _power,
     "Reciprocal": lambda call: divide(Interval(1.0, 1.0), call[0]),
-    "PRelu": lambda call: join([call[0], multiply(call[0], call[1])]),
+    "PRelu": lambda call: join([call[0], combine(np.multiply, call[0], call[1])]),
     "Clip": _clipped,
     "MatMul": _matmul,
     "Gemm": _gemm,
@@ -480,7 +449,7 @@ RULES: dict[str, Rule] = {
     "BatchNormalization": _batch_norm,
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     "Attention": _attention,
-    "ConstantOfShape": _filled,
+    "ConstantOfShape": lambda call: hull(call.node.attributes.get("value", 0.0), False),
     "BitCast": lambda call: (
         call[0]
         if {getattr(o, "dtype", None) for o in call.node.inputs} == {call.node.outputs[0].dtype}
@@ -491,16 +460,19 @@ RULES: dict[str, Rule] = {
     "Shape": lambda call: Interval(0.0, min(max([0.0, *call.sizes()]), 2.0**62)),
     "Dropout": lambda call: call.format.whole if (call.get(2) or ZERO).high else call[0],
     "Range": lambda call: _approximate(call, join([call[0], call[1]])),
-    "DequantizeLinear": lambda call: multiply(call.format.enclose(add(call[0], negate(call.get(2) or ZERO))), call[1]),
+    "DequantizeLinear": lambda call: combine(
+        np.multiply, call.format.enclose(subtract(call[0], call.get(2) or ZERO)), call[1]
+    ),
 }
 """The rules of operators of ONNX and of the library. A rule gives the intervals of the first results."""
 
 
 # The range of one value
 
-_FOLLOWED = frozenset(
-    "Clip Resize ConstantOfShape BitCast Cast Floor Ceil Round Relu Abs Neg Where Add Sub Mul Min Max Concat".split()
-) | {*_BOUNDED, *having(Trait.MOVES)}
+_FOLLOWED = having(Trait.MOVES).union(
+    "Clip Resize ConstantOfShape BitCast Cast Floor Ceil Round Relu Abs Neg Where Add Sub Mul Min Max Concat "
+    "Sigmoid HardSigmoid Softmax Hardmax LogSoftmax Tanh Sin Cos Erf Sign".split()
+)
 """The operators that `range_of` follows: few enough that it need not remember ranges."""
 
 
@@ -511,14 +483,11 @@ def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) ->
     """
     if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
-    dtype = symbol.dtype
-    array = constant_array(symbol, weights=weights, outer=weights)
-    if array is not None and (dtype in _FLOATS or weights):
-        if not array.size or array.dtype == object or not np.isfinite(values := array.astype(np.float64)).all():
-            return None
-        return Interval(float(values.min()), float(values.max()))
-    numbers = format_of(dtype)
-    if numbers is None or not (dtype in _FLOATS or dtype.is_integer or dtype is DType.bool):
+    array, numbers = constant_array(symbol, weights=weights, outer=weights), format_of(symbol.dtype)
+    if array is not None and (symbol.dtype in _FLOATS or weights):
+        interval = interval_of(array)
+        return None if interval is None or interval.is_infinite else interval
+    if numbers is None or not (symbol.dtype in _FLOATS or symbol.dtype.is_integer or symbol.dtype is DType.bool):
         return None
     node, interval = symbol.producer, numbers.whole
     if isinstance(node, Node) and not node.domain and node.op_type in _FOLLOWED:
