@@ -18,7 +18,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, root_of
 from graphcore.ir.transform.intervals import Format, Interval, format_of, interval_of, join
-from graphcore.ir.transform.ranges import Array, Call, results_of
+from graphcore.ir.transform.ranges import Array, Call, numbers_of, results_of
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
@@ -148,9 +148,9 @@ def bounds(
                 help="give (low, high) with low <= high for inputs of the graph: "
                 + ", ".join(s.name for s in self.input_symbols),
             )
-        ranges[id(symbol)] = Interval(low, high)
+        ranges[symbol] = Interval(low, high)
     analysis = _Analysis(numbers, {name: float(size) for name, size in (dims or {}).items()})
-    analysis.run(self, [ranges.get(id(symbol)) for symbol in self.input_symbols])
+    analysis.run(self, [ranges.get(symbol) for symbol in self.input_symbols])
     return Bounds(self, analysis.intervals)
 
 
@@ -185,9 +185,8 @@ class _Analysis:
         return [self._of(symbol) for symbol in graph.outputs]
 
     def _format(self, symbol: Symbol) -> Format | None:
-        if not isinstance(symbol.type, TensorType):
-            return None
-        return self.numbers if self.numbers and symbol.dtype.is_float else format_of(symbol.dtype)
+        numbers = numbers_of(symbol)
+        return self.numbers if self.numbers and numbers and numbers.dtype.is_float else numbers
 
     def _put(self, symbol: Symbol, interval: Interval | None) -> None:
         numbers = self._format(symbol)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,9 @@ def points(x: Interval, *turns: float) -> np.ndarray[Any, Any]:
 def combine(function: Callable[..., Any], *operands: Interval) -> Interval:
     """Return the interval of a function that is monotone in each operand on both sides of 0."""
     return hull(function(*np.ix_(*map(points, operands))), any(x.may_be_nan for x in operands))
+
+
+multiply = partial(combine, np.multiply)
 
 
 def add(a: Interval, b: Interval) -> Interval:

@@ -27,6 +27,7 @@ from graphcore.ir.transform.intervals import (
     hull,
     interval_of,
     join,
+    multiply,
     points,
     subtract,
 )
@@ -140,15 +141,17 @@ def _approximate(call: Call, interval: Interval, within: Ends = ANY) -> Interval
     return Interval(max(interval.low - low, least), min(interval.high + high, largest), interval.may_be_nan)
 
 
-def _function(function: Callable[[Any], Any], *turns: float, within: Ends = ANY, domain: Ends = ANY) -> Rule:
+def _function(
+    function: Callable[..., Any], *turns: float, within: Ends = ANY, domain: Ends = ANY, **attributes: Any
+) -> Rule:
     """Return the rule of a function that is monotone between its turning points and 0.
 
-    within: the numbers that it has. domain: where it is not NaN.
+    within: the numbers that it has. domain: where it is not NaN. attributes: its other arguments, and their defaults.
     """
 
     def rule(call: Call) -> Interval:
-        x = call[0]
-        images = function(points(Interval(*np.clip([*x], *domain)), *turns))
+        x, named = call[0], {name: call.node.attributes.get(name, value) for name, value in attributes.items()}
+        images = function(points(Interval(*np.clip([*x], *domain)), *turns), **named)
         if np.isnan(images).any():
             return Interval(*within, True)
         is_outside = x.low < domain[0] or x.high > domain[1]
@@ -161,11 +164,6 @@ def _exact(function: Callable[[Any], Any]) -> Rule:
     return lambda call: combine(function, call[0])
 
 
-def _activation(function: Callable[[Any, Callable[..., float]], Any]) -> Rule:
-    """Return the rule of a function of an operand and of attributes, monotone on both sides of 0."""
-    return lambda call: _function(lambda x: function(x, call.number))(call)
-
-
 def _sigmoid(x: Array) -> Array:
     return np.exp(-np.logaddexp(0.0, -x))
 
@@ -174,13 +172,10 @@ def _elu(x: Array, alpha: float) -> Array:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
 
 
-def _gelu(call: Call) -> Interval | Sequence[Interval]:
-    is_tanh, scale = call.text("approximate", "none") == "tanh", math.sqrt(8 / math.pi)
-    return _function(
-        lambda x: x * (_sigmoid(scale * (x + 0.044715 * x**3)) if is_tanh else (1 + _erf(x / math.sqrt(2))) / 2),
-        -0.752,
-        within=(-0.171, math.inf),
-    )(call)
+def _gelu(x: Array, approximate: str | bytes) -> Any:
+    if approximate in ("tanh", b"tanh"):
+        return x * _sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))
+    return x * ((1 + _erf(x / math.sqrt(2))) / 2)
 
 
 def _swish(call: Call) -> Interval | Sequence[Interval]:
@@ -191,10 +186,11 @@ def _swish(call: Call) -> Interval | Sequence[Interval]:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
+
 # Sums
 
 
-def _summed(call: Call, low: Any, high: Any, magnitude: Any, terms: float, may_be_nan: bool = False) -> Interval:
+def _summed(call: Call, low: Any, high: Any, magnitude: Any, terms: float, may_be_nan: bool) -> Interval:
     """Return the interval of sums of `terms` products, each rounded, in any order.
 
     magnitude: the sums of the largest magnitudes of products. If it overflows, a partial sum may, and the rest may be
@@ -233,7 +229,7 @@ def _matmul(call: Call) -> Interval:
         return _weighted(call, call[1], np.moveaxis(left, -1, 0))
     if _is_distribution(call.node.inputs[0]):
         return _mean(call, call[1], call.sizes()[-1])
-    return _repeated(call, combine(np.multiply, call[0], call[1]), call.sizes()[-1])
+    return _repeated(call, multiply(call[0], call[1]), call.sizes()[-1])
 
 
 def _is_distribution(symbol: Symbol | None) -> bool:
@@ -256,7 +252,7 @@ def _gemm(call: Call) -> Interval:
     if weights is not None:
         return _weighted(call, x, (weights.T if call.number("transB") else weights) * alpha, (low, high))
     terms = call.sizes()[0 if call.number("transA") else 1]
-    product = combine(np.multiply, _repeated(call, combine(np.multiply, x, call[1]), terms), Interval(alpha, alpha))
+    product = multiply(_repeated(call, multiply(x, call[1]), terms), Interval(alpha, alpha))
     return add(call.format.enclose(product), call.format.enclose(hull([low, high], call.may_be_nan)))
 
 
@@ -268,7 +264,7 @@ def _conv(call: Call) -> Interval:
     if filters is not None and not is_transposed:
         return _weighted(call, x, filters.reshape(len(filters), -1).T, call.ends(2))
     terms = math.prod(sizes[2:]) * (sizes[0] / call.number("group", 1.0) if is_transposed else sizes[1])
-    return add(_repeated(call, combine(np.multiply, x, call[1]), terms), hull(call.ends(2), call.may_be_nan))
+    return add(_repeated(call, multiply(x, call[1]), terms), hull(call.ends(2), call.may_be_nan))
 
 
 # Reductions, windows and norms
@@ -284,14 +280,8 @@ def _terms(call: Call) -> float:
     return math.prod(sizes[int(axis)] for axis in axes)
 
 
-def _sum_of(function: Callable[[Array], Array] = np.positive, root: bool = False) -> Rule:
-    """Return the rule of a sum of a function of elements, or of the root of the sum."""
-
-    def rule(call: Call) -> Interval:
-        total = _repeated(call, combine(function, call[0]), _terms(call))
-        return _approximate(call, hull(np.sqrt([*total]), total.may_be_nan), _POSITIVE) if root else total
-
-    return rule
+def _sum_of(function: Callable[[Array], Array], call: Call) -> Interval:
+    return _repeated(call, combine(function, call[0]), _terms(call))
 
 
 def _average(call: Call) -> Interval:
@@ -401,20 +391,20 @@ RULES: dict[str, Rule] = {
     "Asinh": _function(np.arcsinh),
     "Atan": _function(np.arctan),
     "Atanh": _function(np.arctanh, domain=(-1.0, 1.0)),
-    "Celu": _activation(lambda x, number: number("alpha", 1.0) * _elu(x / number("alpha", 1.0), 1.0)),
+    "Celu": _function(lambda x, alpha: alpha * _elu(x / alpha, 1.0), alpha=1.0),
     "Cosh": _function(np.cosh, within=(1.0, math.inf)),
-    "Elu": _activation(lambda x, number: _elu(x, number("alpha", 1.0))),
+    "Elu": _function(_elu, alpha=1.0),
     "Erf": _function(_erf, within=(-1.0, 1.0)),
     "Exp": _function(np.exp, within=_POSITIVE),
     "Expm1": _function(np.expm1, within=(-1.0, math.inf)),
-    "Gelu": _gelu,
-    "HardSigmoid": _activation(lambda x, number: np.clip(number("alpha", 0.2) * x + number("beta", 0.5), 0.0, 1.0)),
+    "Gelu": _function(_gelu, -0.752, within=(-0.171, math.inf), approximate="none"),
+    "HardSigmoid": _function(lambda x, alpha, beta: np.clip(alpha * x + beta, 0.0, 1.0), alpha=0.2, beta=0.5),
     "HardSwish": _function(lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0), -1.5, within=(-0.376, math.inf)),
-    "LeakyRelu": _activation(lambda x, number: np.where(x < 0, number("alpha", 0.01) * x, x)),
+    "LeakyRelu": _function(lambda x, alpha: np.where(x < 0, alpha * x, x), alpha=0.01),
     "Log": _function(np.log, domain=_POSITIVE),
     "Log1p": _function(np.log1p, domain=(-1.0, math.inf)),
     "Mish": _function(lambda x: x * np.tanh(np.logaddexp(0.0, x)), -1.192446, within=(-0.309, math.inf)),
-    "Selu": _activation(lambda x, number: number("gamma", 1.05070102) * _elu(x, number("alpha", 1.67326319))),
+    "Selu": _function(lambda x, alpha, gamma: gamma * _elu(x, alpha), alpha=1.67326319, gamma=1.05070102),
     "Sigmoid": _function(_sigmoid, within=(0.0, 1.0)),
     "Sinh": _function(np.sinh),
     "Softplus": _function(lambda x: np.logaddexp(0.0, x), within=_POSITIVE),
@@ -425,21 +415,21 @@ RULES: dict[str, Rule] = {
     "Tanh": _function(np.tanh, within=(-1.0, 1.0)),
     **dict.fromkeys(("Add", "Sum"), _each(add)),
     "Sub": _each(subtract),
-    "Mul": _each(partial(combine, np.multiply)),
+    "Mul": _each(multiply),
     "Div": _each(divide),
     "Max": _each(partial(combine, np.maximum)),
     "Min": _each(partial(combine, np.minimum)),
     "Pow": _power,
     "Reciprocal": lambda call: divide(Interval(1.0, 1.0), call[0]),
-    "PRelu": lambda call: join([call[0], combine(np.multiply, call[0], call[1])]),
+    "PRelu": lambda call: join([call[0], multiply(call[0], call[1])]),
     "Clip": _clipped,
     "MatMul": _matmul,
     "Gemm": _gemm,
     **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
-    "ReduceSum": _sum_of(),
-    "ReduceL1": _sum_of(np.abs),
-    "ReduceL2": _sum_of(np.square, root=True),
-    "ReduceSumSquare": _sum_of(np.square),
+    "ReduceSum": partial(_sum_of, np.positive),
+    "ReduceL1": partial(_sum_of, np.abs),
+    "ReduceL2": lambda call: _approximate(call, combine(np.sqrt, _sum_of(np.square, call)), _POSITIVE),
+    "ReduceSumSquare": partial(_sum_of, np.square),
     **dict.fromkeys(("ReduceMean", "AveragePool", "GlobalAveragePool"), _average),
     **dict.fromkeys(("ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool", "TopK", "Unique"), lambda call: call[0]),
     "LayerNormalization": lambda call: _normalized(call, slice(int(call.number("axis", -1)), None)),
@@ -481,26 +471,26 @@ def range_of(symbol: Symbol | None, depth: int = 0, *, weights: bool = False) ->
 
     weights: also of weights, which can still change, and constants of outer graphs.
     """
-    if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
+    array, numbers = constant_array(symbol, weights=weights, outer=weights), numbers_of(symbol)
+    if symbol is None or numbers is None or depth > _MAX_DEPTH:
         return None
-    array, numbers = constant_array(symbol, weights=weights, outer=weights), format_of(symbol.dtype)
-    if array is not None and (symbol.dtype in _FLOATS or weights):
-        interval = interval_of(array)
-        return None if interval is None or interval.is_infinite else interval
-    if numbers is None or not (symbol.dtype in _FLOATS or symbol.dtype.is_integer or symbol.dtype is DType.bool):
+    dtype, node, interval = symbol.dtype, symbol.producer, numbers.whole
+    if array is not None and (dtype in _FLOATS or weights):
+        interval = interval_of(array) or Interval(*ANY)
+    elif not (dtype in _FLOATS or dtype.is_integer or dtype is DType.bool):
         return None
-    node, interval = symbol.producer, numbers.whole
-    if isinstance(node, Node) and not node.domain and node.op_type in _FOLLOWED:
-        operands = [range_of(operand, depth + 1, weights=weights) or _unknown(operand) for operand in node.inputs]
+    elif isinstance(node, Node) and not node.domain and node.op_type in _FOLLOWED:
+        wholes = [None if (other := numbers_of(operand)) is None else other.whole for operand in node.inputs]
+        ranges = [range_of(operand, depth + 1, weights=weights) for operand in node.inputs]
+        operands = [interval or whole for interval, whole in zip(ranges, wholes, strict=True)]
         call = Call(node, operands, numbers, lambda position: None, lambda dim: math.inf)
         interval = numbers.enclose((results_of(call) or [interval])[0])
     return None if interval.is_infinite else interval
 
 
-def _unknown(operand: Symbol | None) -> Interval | None:
-    """Return the range of an operand of which nothing is known."""
-    numbers = format_of(operand.dtype) if operand is not None and isinstance(operand.type, TensorType) else None
-    return None if numbers is None else numbers.whole
+def numbers_of(symbol: Symbol | None) -> Format | None:
+    """Return the numbers of the dtype of a tensor; None for other values."""
+    return format_of(symbol.dtype) if symbol is not None and isinstance(symbol.type, TensorType) else None
 
 
 def results_of(call: Call) -> Sequence[Interval]:
