@@ -17,7 +17,7 @@ from graphcore.ir.definitions import definition_of, dims_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Constant, Node, Symbol, root_of
-from graphcore.ir.transform.intervals import Format, Interval, format_of, interval_of, join
+from graphcore.ir.transform.intervals import Format, Interval, format_of, interval_of
 from graphcore.ir.transform.ranges import Array, Call, numbers_of, results_of
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.operators import Trait, having
@@ -193,7 +193,7 @@ class _Analysis:
         if numbers is not None:
             interval = numbers.whole if interval is None else numbers.enclose(interval)
             self.now[symbol] = interval
-            self.intervals[symbol] = join([self.intervals.get(symbol, interval), interval])
+            self.intervals[symbol] = self.intervals.get(symbol, interval) | interval
 
     def _of(self, symbol: Symbol | None) -> Interval | None:
         if symbol is None:
@@ -279,7 +279,7 @@ class _Analysis:
 
 
 def _joined(*runs: Sequence[Interval | None]) -> list[Interval | None]:
-    return [None if a is None or b is None else join([a, b]) for a, b in zip(*runs, strict=False)]
+    return [None if a is None or b is None else a | b for a, b in zip(*runs, strict=False)]
 
 
 def _widened(state: Interval | None, attempt: int) -> Interval | None:

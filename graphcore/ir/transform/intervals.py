@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,26 @@ class Interval:
     @property
     def is_infinite(self) -> bool:
         return math.isinf(self.magnitude)
+
+    def __or__(self, other: Interval) -> Interval:
+        """Return the smallest interval with both."""
+        is_nan = self.may_be_nan or other.may_be_nan
+        return Interval(min(self.low, other.low), max(self.high, other.high), is_nan)
+
+    def __add__(self, other: Interval) -> Interval:
+        is_opposite = -math.inf in (self.low, other.low) and math.inf in (self.high, other.high)
+        is_nan = self.may_be_nan or other.may_be_nan or is_opposite
+        return Interval(self.low + other.low, self.high + other.high, is_nan)
+
+    def __sub__(self, other: Interval) -> Interval:
+        return self + combine(np.negative, other)
+
+    def __mul__(self, other: Interval) -> Interval:
+        return combine(np.multiply, self, other)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        quotients = combine(np.divide, self, other)
+        return Interval(*ANY, quotients.may_be_nan) if other.has_zero else quotients
 
 
 ANY = (-math.inf, math.inf)
@@ -112,15 +132,6 @@ def interval_of(array: np.ndarray[Any, Any]) -> Interval | None:
     return Interval(low, high) if low <= high else None
 
 
-# Arithmetic
-
-
-def join(intervals: Iterable[Interval]) -> Interval:
-    """Return the smallest interval with all intervals."""
-    every = [*intervals]
-    return Interval(min(i.low for i in every), max(i.high for i in every), any(i.may_be_nan for i in every))
-
-
 def hull(values: Any, may_be_nan: bool) -> Interval:
     """Return the interval of values, in which NaN stands for results with the limit 0."""
     values = np.asarray(values, np.float64)
@@ -137,23 +148,3 @@ def points(x: Interval, *turns: float) -> np.ndarray[Any, Any]:
 def combine(function: Callable[..., Any], *operands: Interval) -> Interval:
     """Return the interval of a function that is monotone in each operand on both sides of 0."""
     return hull(function(*np.ix_(*map(points, operands))), any(x.may_be_nan for x in operands))
-
-
-multiply = partial(combine, np.multiply)
-
-
-def add(a: Interval, b: Interval) -> Interval:
-    """Return the interval of sums."""
-    is_opposite = -math.inf in (a.low, b.low) and math.inf in (a.high, b.high)
-    return Interval(a.low + b.low, a.high + b.high, a.may_be_nan or b.may_be_nan or is_opposite)
-
-
-def subtract(a: Interval, b: Interval) -> Interval:
-    """Return the interval of differences."""
-    return add(a, combine(np.negative, b))
-
-
-def divide(a: Interval, b: Interval) -> Interval:
-    """Return the interval of quotients."""
-    quotients = combine(np.divide, a, b)
-    return Interval(*ANY, quotients.may_be_nan) if b.has_zero else quotients

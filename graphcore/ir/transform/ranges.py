@@ -7,6 +7,7 @@ of their terms. `Graph.bounds` applies the rules to a whole graph.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -15,22 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.intervals import (
-    ANY,
-    ZERO,
-    Format,
-    Interval,
-    add,
-    combine,
-    divide,
-    format_of,
-    hull,
-    interval_of,
-    join,
-    multiply,
-    points,
-    subtract,
-)
+from graphcore.ir.transform.intervals import ANY, ZERO, Format, Interval, combine, format_of, hull, interval_of, points
 from graphcore.ir.transform.walk import constant_array, node_of
 from graphcore.operators import Trait, data_of, having
 from graphcore.types.dims import Dim
@@ -210,7 +196,7 @@ def _repeated(call: Call, term: Interval, terms: float) -> Interval:
     total = _summed(call, low, high, magnitude, terms, term.may_be_nan)
     if term.low >= 0:  # so are sums in any order
         total = replace(total, low=max(total.low, 0.0))
-    return total if isinstance(terms, int) else join([term, total])
+    return total if isinstance(terms, int) else term | total
 
 
 def _weighted(call: Call, x: Interval, weights: Array, bias: tuple[Any, Any] = (0.0, 0.0)) -> Interval:
@@ -229,7 +215,7 @@ def _matmul(call: Call) -> Interval:
         return _weighted(call, call[1], np.moveaxis(left, -1, 0))
     if _is_distribution(call.node.inputs[0]):
         return _mean(call, call[1], call.sizes()[-1])
-    return _repeated(call, multiply(call[0], call[1]), call.sizes()[-1])
+    return _repeated(call, call[0] * call[1], call.sizes()[-1])
 
 
 def _is_distribution(symbol: Symbol | None) -> bool:
@@ -242,7 +228,7 @@ def _is_distribution(symbol: Symbol | None) -> bool:
 
 def _mean(call: Call, values: Interval, count: float) -> Interval:
     """Return the interval of means of values, and 0, by weights from a Softmax."""
-    low, high = join([values, ZERO])
+    low, high = values | ZERO
     return _summed(call, low, high, values.magnitude, 3 * count + 8, call.may_be_nan)
 
 
@@ -252,19 +238,19 @@ def _gemm(call: Call) -> Interval:
     if weights is not None:
         return _weighted(call, x, (weights.T if call.number("transB") else weights) * alpha, (low, high))
     terms = call.sizes()[0 if call.number("transA") else 1]
-    product = multiply(_repeated(call, multiply(x, call[1]), terms), Interval(alpha, alpha))
-    return add(call.format.enclose(product), call.format.enclose(hull([low, high], call.may_be_nan)))
+    product = _repeated(call, x * call[1], terms) * Interval(alpha, alpha)
+    return call.format.enclose(product) + call.format.enclose(hull([low, high], call.may_be_nan))
 
 
 def _conv(call: Call) -> Interval:
     x, filters, sizes = call[0], call.array(1), call.sizes(1)
     is_transposed = call.node.op_type == "ConvTranspose"
     if is_transposed or any(call.node.attributes.get("pads", ())) or call.text("auto_pad", "NOTSET") != "NOTSET":
-        x = join([x, ZERO])
+        x = x | ZERO
     if filters is not None and not is_transposed:
         return _weighted(call, x, filters.reshape(len(filters), -1).T, call.ends(2))
     terms = math.prod(sizes[2:]) * (sizes[0] / call.number("group", 1.0) if is_transposed else sizes[1])
-    return add(_repeated(call, multiply(x, call[1]), terms), hull(call.ends(2), call.may_be_nan))
+    return _repeated(call, x * call[1], terms) + hull(call.ends(2), call.may_be_nan)
 
 
 # Reductions, windows and norms
@@ -289,7 +275,7 @@ def _average(call: Call) -> Interval:
     kernel = call.node.attributes.get("kernel_shape")
     is_reduction = call.node.op_type == "ReduceMean"
     terms = _terms(call) if is_reduction else math.prod(call.sizes()[2:] if kernel is None else kernel)
-    x = join([call[0], ZERO]) if call.number("count_include_pad") else call[0]
+    x = call[0] | ZERO if call.number("count_include_pad") else call[0]
     if not x.magnitude * terms <= call.format.largest:  # the sum may overflow
         return call.format.whole
     mean = _summed(call, x.low, x.high, x.magnitude, terms, x.may_be_nan)
@@ -321,7 +307,7 @@ def _recurrent(call: Call) -> Sequence[Interval]:
     """Return the intervals of states: means of values between -1 and 1. The cells of an LSTM grow by 1 each step."""
     steps = call.sizes()[1 if call.number("layout") else 0]
     state, cell, bias = (call.get(i) or ZERO for i in (5, 6, 3))
-    state = _approximate(call, join([state, Interval(-1.0, 1.0)]))
+    state = _approximate(call, state | Interval(-1.0, 1.0))
     weights = call.sizes(1)[-1] * call[0].magnitude * call[1].magnitude
     gate = weights + call.sizes(2)[-1] * state.magnitude * call[2].magnitude + 2 * bias.magnitude
     if call.node.attributes.get("activations") or call.get(7) is not None or not gate <= call.inner_largest:
@@ -337,7 +323,7 @@ def _attention(call: Call) -> Interval:
     if not (call.is_finite and scores <= call.inner_largest):
         return call.format.whole
     places = [i for i in (2, 5) if call.get(i) is not None]
-    return _mean(call, join(call[i] for i in places), sum(call.sizes(i)[-2] for i in places))
+    return _mean(call, reduce(operator.or_, (call[i] for i in places)), sum(call.sizes(i)[-2] for i in places))
 
 
 # Casts and movement
@@ -353,9 +339,9 @@ def _cast(call: Call) -> Interval:
 
 
 def _moved(call: Call) -> Sequence[Interval]:
-    joined = join(o for o in data_of(call.node.op_type, call.operands) if o is not None)
+    joined = reduce(operator.or_, (o for o in data_of(call.node.op_type, call.operands) if o is not None))
     if call.node.op_type in having(Trait.FILLS):
-        joined = join([joined, ZERO])
+        joined = joined | ZERO
     return [joined if call.text("reduction", "none") == "none" else call.format.whole] * len(call.node.outputs)
 
 
@@ -413,15 +399,15 @@ RULES: dict[str, Rule] = {
     "Rsqrt": _function(lambda x: 1 / np.sqrt(x), within=_POSITIVE, domain=_POSITIVE),
     "Swish": _swish,
     "Tanh": _function(np.tanh, within=(-1.0, 1.0)),
-    **dict.fromkeys(("Add", "Sum"), _each(add)),
-    "Sub": _each(subtract),
-    "Mul": _each(multiply),
-    "Div": _each(divide),
+    **dict.fromkeys(("Add", "Sum"), _each(operator.add)),
+    "Sub": _each(operator.sub),
+    "Mul": _each(operator.mul),
+    "Div": _each(operator.truediv),
     "Max": _each(partial(combine, np.maximum)),
     "Min": _each(partial(combine, np.minimum)),
     "Pow": _power,
-    "Reciprocal": lambda call: divide(Interval(1.0, 1.0), call[0]),
-    "PRelu": lambda call: join([call[0], multiply(call[0], call[1])]),
+    "Reciprocal": lambda call: Interval(1.0, 1.0) / call[0],
+    "PRelu": lambda call: call[0] | call[0] * call[1],
     "Clip": _clipped,
     "MatMul": _matmul,
     "Gemm": _gemm,
@@ -449,10 +435,8 @@ RULES: dict[str, Rule] = {
     "Resize": _resized,
     "Shape": lambda call: Interval(0.0, min(max([0.0, *call.sizes()]), 2.0**62)),
     "Dropout": lambda call: call.format.whole if (call.get(2) or ZERO).high else call[0],
-    "Range": lambda call: _approximate(call, join([call[0], call[1]])),
-    "DequantizeLinear": lambda call: combine(
-        np.multiply, call.format.enclose(subtract(call[0], call.get(2) or ZERO)), call[1]
-    ),
+    "Range": lambda call: _approximate(call, call[0] | call[1]),
+    "DequantizeLinear": lambda call: call.format.enclose(call[0] - (call.get(2) or ZERO)) * call[1],
 }
 """The rules of operators of ONNX and of the library. A rule gives the intervals of the first results."""
 
