@@ -30,8 +30,6 @@ Rule: TypeAlias = "Callable[[Call], Interval | Sequence[Interval]]"
 _MAX_DEPTH = 32
 _POSITIVE = (0.0, math.inf)
 _FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
-_STEPS_OF_MEANS = 16
-"""The roundings of means whose weights are rounded: eight products in three axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +348,8 @@ def _resized(call: Call) -> Interval:
     crops = call.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     if crops or mode not in ("nearest", "linear"):  # the weights of cubic ones can be negative
         return call.format.whole
-    return x if mode == "nearest" else _summed(call, x.low, x.high, x.magnitude, _STEPS_OF_MEANS, x.may_be_nan)
+    roundings = 16  # eight products in three axes, with weights that are rounded
+    return x if mode == "nearest" else _summed(call, x.low, x.high, x.magnitude, roundings, x.may_be_nan)
 
 
 def _bounded(low: float, high: float) -> Rule:
@@ -427,9 +426,7 @@ RULES: dict[str, Rule] = {
     "Attention": _attention,
     "ConstantOfShape": lambda call: hull(call.node.attributes.get("value", 0.0), False),
     "BitCast": lambda call: (
-        call[0]
-        if {getattr(o, "dtype", None) for o in call.node.inputs} == {call.node.outputs[0].dtype}
-        else call.format.whole
+        call[0] if numbers_of(call.node.inputs[0]) is numbers_of(call.node.outputs[0]) else call.format.whole
     ),
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Resize": _resized,
