@@ -20,9 +20,10 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import onnxruntime
 
@@ -35,9 +36,6 @@ from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
-
-if TYPE_CHECKING:
-    import onnx
 
 EntryKind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or the data that `start` stores. Also the suffix of the file."""
@@ -77,8 +75,8 @@ class CacheFolder:
         identity = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
         """The entry of the session that was started last."""
-        self.failure: str | None = None
-        """Why the last entry could not be written; None if it was written."""
+        self.temporary: str | None = self._folder
+        """The folder of temporary folders, on the file system of the entries; None for that of the system."""
         self.is_whole = False
         """Whether entries have all weights, including those that only kernels read."""
         self.model = b""
@@ -126,8 +124,7 @@ class CacheFolder:
             self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        self.failure = f"{self._folder}: {error.strerror or error}"
-        text = f"load: the optimised graph cannot be written to {self.failure}"
+        text = f"load: the optimised graph cannot be written to {self._folder}: {error.strerror or error}"
         LOG.warning(text)  # each time: Python shows a warning of one place once
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
@@ -135,16 +132,11 @@ class CacheFolder:
         """Return a new name for the file of an entry's weights, so that no session reads the file of another entry."""
         return f"{key}.{os.urandom(8).hex()}.weights"
 
-    @contextlib.contextmanager
-    def temporary_folder(self) -> Iterator[str]:
-        """Create a folder in which onnxruntime writes an entry, on the file system of the entries. Raises `OSError`."""
-        folder = os.path.join(self._folder, f"{_TEMPORARY}{os.urandom(8).hex()}")
-        os.mkdir(folder, 0o700)
-        try:
-            yield folder
-        finally:
-            with contextlib.suppress(OSError):
-                _remove(folder)
+    def temporary_folder(self) -> AbstractContextManager[str]:
+        """Return a folder in which onnxruntime writes an entry, which is removed afterwards. Raises `OSError`."""
+        from tempfile import TemporaryDirectory  # starts from an entry do not need it
+
+        return TemporaryDirectory(prefix=_TEMPORARY, dir=self.temporary, ignore_cleanup_errors=True)
 
     def warn_if_unwritable(self, size: int) -> None:
         """Warn if a file of that many bytes cannot be written: onnxruntime does not report the reason."""
@@ -192,6 +184,8 @@ class CacheFolder:
 
     def _clear(self, key: str, name: str) -> None:
         """Remove weights of entries that this one replaces, and temporary folders of stopped processes."""
+        import shutil  # as above
+
         with os.scandir(self._folder) as scan:
             entries = list(scan)
         for entry in entries:
@@ -199,7 +193,7 @@ class CacheFolder:
                 if entry.name.startswith(key) and entry.name.endswith(".weights") and entry.name != name:
                     os.unlink(entry.path)
                 elif entry.name.startswith(_TEMPORARY) and time.time() - entry.stat().st_mtime > _ABANDONED_AFTER:
-                    _remove(entry.path)
+                    shutil.rmtree(entry.path)
 
     def _stamp(self, name: str) -> str:
         """Return the size, time and inode of a file of weights. Raises `ValueError` for another user's file."""
@@ -219,7 +213,7 @@ class PreparedFile(CacheFolder):
     def __init__(self, path: str, parts: Iterable[object], place: Callable[[Array], object]) -> None:
         """path: of the file. place: returns the place of a weight in the files of the model, None if it has none."""
         super().__init__(path, parts, writes=False)  # makes no folder
-        self._writes = True
+        self._writes, self.temporary = True, None
         self.refers = lambda array: place(array) is not None
 
     def find(self, key: str, kind: EntryKind = "optimised") -> bytes | None:
@@ -235,26 +229,11 @@ class PreparedFile(CacheFolder):
         """Keep the optimised graph for `CacheFolder.save`."""
         self.model = model
 
-    @contextlib.contextmanager
-    def temporary_folder(self) -> Iterator[str]:
-        """Create a folder in which onnxruntime writes the optimised graph."""
-        import tempfile  # only the load that writes the file needs it
-
-        with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
-            yield folder
-
     def _warn(self, error: OSError) -> None:
         LOG.info("load: %s cannot be written: %s", self._folder, error.strerror or error)
 
     def _path(self, key: str, kind: EntryKind) -> str:
         return self._folder
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder of files. Raises `OSError`."""
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))
-    os.rmdir(folder)
 
 
 def _writable_folder(folder: str | os.PathLike[str]) -> str:
@@ -323,19 +302,11 @@ def without_repeats(model: bytes) -> bytes:
     """
     import onnx  # warm starts do not need it
 
-    proto = onnx.ModelProto.FromString(model)
-    changed = [_deduplicate(graph) for graph in nested(proto.graph)]
-    return proto.SerializeToString() if any(changed) else model
-
-
-def _deduplicate(graph: onnx.GraphProto) -> bool:
-    """Remove the repeated initializers of a graph; return True if there were any."""
-    seen: set[str] = set()
-    repeated = []
-    for place, tensor in enumerate(graph.initializer):
-        if tensor.name in seen:
-            repeated.append(place)
-        seen.add(tensor.name)
-    for place in reversed(repeated):
-        del graph.initializer[place]
-    return bool(repeated)
+    proto, is_changed = onnx.ModelProto.FromString(model), False
+    for graph in nested(proto.graph):
+        first: dict[str, int] = {}
+        repeated = [place for place, t in enumerate(graph.initializer) if first.setdefault(t.name, place) != place]
+        for place in reversed(repeated):
+            del graph.initializer[place]
+        is_changed |= bool(repeated)
+    return proto.SerializeToString() if is_changed else model
