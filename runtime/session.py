@@ -27,8 +27,8 @@ from graphcore.runtime.ort.options import (
     resolve,
 )
 from graphcore.runtime.sessions import loading
-from graphcore.runtime.sessions.loading import Load, LoadOptions, require_format
-from graphcore.runtime.sessions.plan import Engine
+from graphcore.runtime.sessions.loading import Load, require_format
+from graphcore.runtime.sessions.plan import Engine, LoadOptions
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 from graphcore.support.escaping import choices
 

@@ -20,10 +20,10 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import onnxruntime
 
@@ -36,6 +36,9 @@ from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
+
+if TYPE_CHECKING:
+    from graphcore.onnx.proto.opened import Opened
 
 EntryKind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or the data that `start` stores. Also the suffix of the file."""
@@ -81,8 +84,6 @@ class CacheFolder:
         """Whether entries have all weights, including those that only kernels read."""
         self.model = b""
         """The optimised graph, if the entry is a `PreparedFile`."""
-        self.refers: Callable[[Array], bool] = lambda array: True
-        """Returns True for a weight to which an entry can refer, if only kernels read it."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, identity)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:
@@ -127,6 +128,10 @@ class CacheFolder:
         text = f"load: the optimised graph cannot be written to {self._folder}: {error.strerror or error}"
         LOG.warning(text)  # each time: Python shows a warning of one place once
         warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+    def refers(self, array: Array) -> bool:
+        """Return True for a weight to which an entry can refer, if only kernels read it."""
+        return True
 
     def weights_file(self, key: str) -> str:
         """Return a new name for the file of an entry's weights, so that no session reads the file of another entry."""
@@ -210,11 +215,14 @@ class PreparedFile(CacheFolder):
     """The entry of one model, in one file: it has no weights but those that optimisers read, and refers to the others
     in the files of the model. Nobody is warned if it cannot be written."""
 
-    def __init__(self, path: str, parts: Iterable[object], place: Callable[[Array], object]) -> None:
-        """path: of the file. place: returns the place of a weight in the files of the model, None if it has none."""
+    def __init__(self, path: str | os.PathLike[str], parts: Iterable[object], opened: Opened | None) -> None:
+        """path: of the file. opened: the model; None to only find the entry."""
         super().__init__(path, parts, writes=False)  # makes no folder
-        self._writes, self.temporary = True, None
-        self.refers = lambda array: place(array) is not None
+        self._writes, self.temporary = opened is not None, None
+        self._opened = opened
+
+    def refers(self, array: Array) -> bool:
+        return self._opened is not None and self._opened.place(array) is not None
 
     def find(self, key: str, kind: EntryKind = "optimised") -> bytes | None:
         """Return the data of the load, as `CacheFolder.find` does."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import onnxruntime
 
-from graphcore.arrays.casting import Array
-from graphcore.arrays.external_data import Links
-from graphcore.arrays.resource_limits import USUAL, Limits, Watch
+from graphcore.arrays.resource_limits import USUAL, Watch
 from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
@@ -22,11 +20,11 @@ from graphcore.runtime.buffers.state import Growth
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
-from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
-from graphcore.runtime.sessions.plan import Engine, LoadPlan, optimisers, plan_load, with_weights
+from graphcore.runtime.sessions.plan import Engine, LoadOptions, LoadPlan, optimisers, plan_load, with_weights
 from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 from graphcore.support.escaping import suggestion
+from graphcore.support.lazy import Lazy
 from graphcore.types.tensor_types import Type
 
 if TYPE_CHECKING:
@@ -34,32 +32,15 @@ if TYPE_CHECKING:
 
     from graphcore.onnx.proto.opened import Opened
     from graphcore.runtime.ort.optimised_cache import CacheFolder
+    from graphcore.runtime.sessions.warm_start import start as warm_starts
     from graphcore.runtime.sessions.warm_start.start import WarmStart
+else:  # imports hashlib, which loads without a cache do not need
+    warm_starts = Lazy("graphcore.runtime.sessions.warm_start.start")
 
 
 _Model = TypeVar("_Model")
 
 Source: TypeAlias = "Graph | onnx.ModelProto | bytes | str | os.PathLike[str]"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """The options of a load: see `InferenceSession.load`.
-
-    links: links to a file's data that are followed. custom_ops: labels of the custom ops that the model may call.
-    defaults: names of initializers that calls override. has_all_rows: whether one session runs all calls.
-    """
-
-    weights: Mapping[str, Array] = field(default_factory=dict)
-    prepack: Prepack = "auto"
-    cache_dir: str | os.PathLike[str] | None = None
-    prepared: bool | None = None
-    links: Links | None = None
-    limits: Limits = USUAL
-    custom_ops: Set[str] = frozenset()
-    format: str | None = None
-    defaults: frozenset[str] = frozenset()
-    has_all_rows: bool = False
 
 
 @dataclass(slots=True)
@@ -120,15 +101,15 @@ def load_cached(request: Load) -> Model | None:
         return None
     warm: WarmStart | None = None
     if options.cache_dir is not None:
-        warm = request.warm = warm_start(request, options.cache_dir)
+        warm = request.warm = warm_starts.WarmStart(options.cache_dir, request.engine, options)
     elif options.prepared and not options.weights and (folder := prepared_files.folder_of(source)) is not None:
-        warm = warm_start(request, folder, writes=False)
+        warm = warm_starts.WarmStart(folder, request.engine, options)
     elif (path := _file_beside(request)) is not None and os.path.isfile(path):
-        warm = warm_start(request, path, is_file=True)
+        warm = warm_starts.WarmStart(path, request.engine, options, is_file=True)
     if warm is None or options.weights:
         return None
     uncached = replace(request, options=replace(options, cache_dir=None, prepared=False), warm=None)
-    return warm.find(source, options.prepack, functools.partial(load, uncached), options.links, _grown(request))
+    return warm.find(source, functools.partial(load, uncached), _grown(request))
 
 
 def _file_beside(request: Load) -> str | None:
@@ -158,18 +139,6 @@ def _grown(request: Load, graph: Graph | None = None) -> Callable[[], Model]:
         return load(whole)
 
     return grown
-
-
-def warm_start(
-    request: Load, folder: str | os.PathLike[str], writes: bool = True, *, is_file: bool = False
-) -> WarmStart:
-    """Return the cache of loads like this one in a folder, or in a `PreparedFile`."""
-    # imports hashlib and tempfile, which loads without a cache do not need
-    from graphcore.runtime.sessions.warm_start.start import WarmStart
-
-    engine = request.engine
-    parts = engine.precision, engine.optimize, request.options.has_all_rows
-    return WarmStart(folder, engine.starter, parts, writes and not is_file, is_file)
 
 
 def load_direct(request: Load) -> Model | None:
@@ -273,10 +242,9 @@ def _load_graph(request: Load, graph: Graph) -> Model:
     graph.verify()
     if request.options.weights:
         graph = with_weights(graph, request.options.weights)
-    plan = plan_load(graph, engine, request.options.prepack, request.options.has_all_rows)
+    plan = plan_load(graph, engine, request.options)
     if plan.runs_often and request.opened is not None and (path := _file_beside(request)) is not None:
-        warm = warm_start(request, path, is_file=True)
-        warm = warm.writing(request.opened, request.options.prepack, request.options.links)
+        warm = warm_starts.WarmStart(path, engine, request.options, is_file=True).writing(request.opened)
     # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
     is_cached = warm is not None and not plan.sites and plan.openvino is None
     cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None

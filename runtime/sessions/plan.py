@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array, is_masked, native
+from graphcore.arrays.external_data import Links
+from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.frozen import change
@@ -61,6 +64,26 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """The options of a load: see `InferenceSession.load`.
+
+    links: links to a file's data that are followed. custom_ops: labels of the custom ops that the model may call.
+    defaults: names of initializers that calls override. has_all_rows: whether one session runs all calls.
+    """
+
+    weights: Mapping[str, Array] = field(default_factory=dict)
+    prepack: Prepack = "auto"
+    cache_dir: str | os.PathLike[str] | None = None
+    prepared: bool | None = None
+    links: Links | None = None
+    limits: Limits = USUAL
+    custom_ops: Set[str] = frozenset()
+    format: str | None = None
+    defaults: frozenset[str] = frozenset()
+    has_all_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LoadPlan:
     """How a graph runs.
 
@@ -89,11 +112,8 @@ class LoadPlan:
     many: tuple[Dim, int] | None
 
 
-def plan_load(graph: Graph, engine: Engine, prepack: Prepack, has_all_rows: bool = False) -> LoadPlan:
-    """Plan how an engine runs a graph. Raises `GraphError` for an operator without an implementation.
-
-    has_all_rows: whether the session also runs the calls that would have another session.
-    """
+def plan_load(graph: Graph, engine: Engine, options: LoadOptions) -> LoadPlan:
+    """Plan how an engine runs a graph. Raises `GraphError` for an operator without an implementation."""
     graph_with_buffers = exposed(graph)
     whole = lowering.inlined(lowering.resolved(graph_with_buffers, engine.target, runtime()))
     source, sites = python_ops.prepared(whole)
@@ -106,9 +126,9 @@ def plan_load(graph: Graph, engine: Engine, prepack: Prepack, has_all_rows: bool
         provider = openvino.planned(source, engine.lower, engine.precision, runtime(), has_buffers=bool(graph.buffers))
     target = TARGETS[engine.target]
     runs_often = target.is_host and any(declared.buffer.in_place for declared in graph.buffers.values())
-    grows = runs_often and engine.is_cpu and engine.optimize == "all" and not has_all_rows
+    grows = runs_often and engine.is_cpu and engine.optimize == "all" and not options.has_all_rows
     lowered = engine.lower(source, for_few_rows=grows) if provider is None else provider.lowered
-    packing = session_memory.entries(lowered, prepack)
+    packing = session_memory.entries(lowered, options.prepack)
     return LoadPlan(
         whole,
         source,

@@ -450,4 +450,4 @@ def test_operators_that_a_program_declares_are_read_in_each_load(within: str, pa
     model.opset_import.add(domain="mine", version=1)
     onnx.save(model, path)
     cache = CacheFolder(path.parent / "cache", ())
-    assert keys.source_of(files.FileSource, cache, path, lambda: gc.InferenceSession().load(path), None) is None
+    assert keys.source_of(files.FileSource, cache, path, None) is None

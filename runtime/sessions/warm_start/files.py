@@ -7,7 +7,7 @@ file. Separate from `keys`, because this module imports onnx, which takes as lon
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx
 
@@ -17,7 +17,6 @@ from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import content_of
 from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
-from graphcore.runtime.model import Model
 from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, Source, source_of, stamp_of
 
@@ -25,19 +24,17 @@ from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, Source, 
 class FileSource(Source):
     """A model file, identified by its content."""
 
-    def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
-        """load: loads the model without a cache. links: links to its data that may be followed."""
+    def __init__(self, cache: CacheFolder, model: object, links: Links | None) -> None:
+        """links: links to its data that may be followed."""
         content, folder, _ = content_of(model, links)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
-        self._arguments = cache, model, load, links
+        self._arguments = cache, model, links
         slim, self._large = split(content)
         self._proto = onnx.ModelProto.FromString(slim)
         self._folder = folder
-        super().__init__(cache, self._proto.graph.name, load)
-        self.locations: list[str] = []
-        """The files of its external data, by their paths in its folder."""
+        super().__init__(cache, self._proto.graph.name)
         parts = self._identity(slim, path)
-        self.key = None if parts is None else cache.digest(b"file", *parts)
+        self.key = cache.digest(b"file", *parts) if parts else ""
 
     def is_unchanged(self) -> bool:
         """Return True if the file has the same content."""
@@ -46,42 +43,35 @@ class FileSource(Source):
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return weights of the file by name, without copies. Raises `KeyError`, and errors of reading a tensor."""
-        places = {tensor.name: place for place, tensor in enumerate(self._proto.graph.initializer)}
-        indices = [places[name] for name in names]
-        tensors = self._proto.graph.initializer
-        return dict(
-            zip(
-                names,
-                align([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in indices]),
-                strict=True,
-            )
-        )
+        tensors = {tensor.name: (i, tensor) for i, tensor in enumerate(self._proto.graph.initializer)}
+        contents = self._large.initializers
+        arrays = [array_of(t, self._folder, contents.get(i))[0] for i, t in map(tensors.__getitem__, names)]
+        return dict(zip(names, align(arrays), strict=True))
 
-    def _identity(self, slim: bytes, path: str | None) -> list[bytes | memoryview] | None:
-        """Return the bytes that identify this model; None if it cannot be identified."""
-        locations = []
-        for tensor in self._proto.graph.initializer:
-            locations += [entry.value for entry in tensor.external_data if entry.key == "location"]
+    def _identity(self, slim: bytes, path: str | None) -> list[bytes | memoryview]:
+        """Return the bytes that identify this model; none if it cannot be identified."""
+        data = [entry for tensor in self._proto.graph.initializer for entry in tensor.external_data]
+        locations = [entry.value for entry in data if entry.key == "location"]
         if slim.count(b"\n\x08location") != len(locations):  # bodies or attributes have external data too
-            return None
+            return []
         # Python defines custom operators. Files may import domains that no node uses.
         imported = {o.domain for o in self._proto.opset_import} - DOMAINS
         if imported and any(node.domain in imported for graph in nested(self._proto.graph) for node in graph.node):
-            return None
-        files = self.locations = list(dict.fromkeys(locations))
-        contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in files]
+            return []
+        self.locations = list(dict.fromkeys(locations))
+        contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in self.locations]
         within, beside = sum(map(len, self._large.contents)), sum(map(len, contents))
         parts: list[bytes | memoryview] = [slim]
         if within <= HASHED:
             parts += self._large.contents
         elif path is None:
-            return None
+            return []
         else:
             parts.append(self._stamp(path))
         if beside <= HASHED:
             return parts + contents
         assert path is not None  # it has external data
-        return parts + [self._stamp(os.path.join(os.path.dirname(os.path.abspath(path)), f)) for f in files]
+        return parts + [self._stamp(os.path.join(os.path.dirname(os.path.abspath(path)), f)) for f in self.locations]
 
     def _stamp(self, path: str) -> bytes:
         stamp, is_settled = stamp_of(path)

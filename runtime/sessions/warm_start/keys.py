@@ -18,7 +18,6 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Constant, Node
-from graphcore.runtime.model import Model
 from graphcore.runtime.ort.optimised_cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.prepared import SETTLED
 from graphcore.support.gc_pause import uncollected
@@ -40,22 +39,22 @@ DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 class Source:
     """A graph or a file to load, before it is read and lowered.
 
-    key: of its entry in the cache, None if it cannot have one. name: for error messages. is_settled: whether a file
-    that is written from now on would have another key.
+    key: of its entry in the cache, "" if it cannot have one. name: for error messages. is_settled: whether a file that
+    is written from now on would have another key. locations: the files of its external data, by their paths in its
+    folder.
     """
 
-    key: str | None = None
+    key = ""
     is_settled = True
+    locations: Sequence[str] = ()
 
-    def __init__(self, cache: CacheFolder, name: str, load: Callable[[], Model]) -> None:
-        """load: loads it without the cache."""
+    def __init__(self, cache: CacheFolder, name: str) -> None:
         self.cache = cache
         self.name = name
-        self._load = load
 
     def entry(self) -> dict[str, Any] | None:
         """Return the entry that an earlier load stored; None if there is none. Raises `ValueError` if it is damaged."""
-        content = None if self.key is None else self.cache.find(self.key, "start")
+        content = self.cache.find(self.key, "start")
         entry: dict[str, Any] | None = None if content is None else json.loads(content)
         return entry
 
@@ -67,11 +66,10 @@ class Source:
         """Return True if it is as it was when this was made."""
         raise NotImplementedError
 
-    def again(self, load: Callable[[], Model] | None = None) -> Model:
-        """Load it without the cache, when its graph is needed, or by `load`. Raises an error if it has changed."""
+    def check(self) -> None:
+        """Raise an error if it has changed since this was made."""
         if not self.is_unchanged():
             raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
-        return (load or self._load)()
 
 
 def source_of(kind: Callable[..., S], *arguments: object) -> S | None:
@@ -80,7 +78,7 @@ def source_of(kind: Callable[..., S], *arguments: object) -> S | None:
         source = kind(*arguments)
     except Exception:
         return None
-    return None if source.key is None else source
+    return source if source.key else None
 
 
 # Model files that are recognised without reading them: by their paths and times of modification.
@@ -99,16 +97,16 @@ def stamp_of(path: str) -> tuple[str, bool]:
 class StampedSource(Source):
     """A model file and its external data, identified by their stamps."""
 
-    def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
-        """load: loads the model without a cache. links: links to its data that may be followed. Raises `OSError`, and
-        `TypeError` for a model that is not a path."""
+    def __init__(self, cache: CacheFolder, model: object, links: Links | None) -> None:
+        """links: links to its data that may be followed. Raises `OSError`, and `TypeError` for a model that is not a
+        path."""
         if not isinstance(model, (str, os.PathLike)):
             raise TypeError
         self._path = os.fsdecode(model)
         self._links = links
-        super().__init__(cache, self._path, load)
+        super().__init__(cache, self._path)
         self._stamp, self.is_settled = stamp_of(self._path)
-        self._files: list[tuple[str, str]] = []
+        self._files: dict[str, str] = {}
         self.key = cache.digest(b"stamp", f"{self._stamp} {links}".encode("utf-8", "surrogateescape"))
 
     def entry(self) -> dict[str, Any] | None:
@@ -116,9 +114,8 @@ class StampedSource(Source):
         entry = super().entry()
         if entry is None:
             return None
-        self.name = entry["name"]
-        self._files = [(location, stamp) for location, stamp in entry["files"]]
-        return entry if self._is_unchanged_beside() else None
+        self.name, self._files = entry["name"], entry["files"]
+        return entry if self.is_unchanged() else None
 
     def arrays(self, places: Sequence[Any]) -> dict[str, Array]:
         """Return weights by name, without copies, from their places: the name, the file ("" for the model's own), the
@@ -136,29 +133,24 @@ class StampedSource(Source):
     def is_unchanged(self) -> bool:
         """Return True if the stamps of the file and of its external data have not changed."""
         try:
-            return stamp_of(self._path)[0] == self._stamp and self._is_unchanged_beside()
+            stamps = {location: stamp_of(self._beside(location))[0] for location in self._files}
+            return stamp_of(self._path)[0] == self._stamp and stamps == self._files
         except OSError:
             return False
 
     def keep(self, entry: dict[str, Any], locations: Sequence[str], model: bytes = b"") -> None:
         """Store an entry for this file, if all files are settled. locations: of its external data. model: the optimised
         graph, for a `PreparedFile`."""
-        if self.key is None or not self.is_settled or (entry["weights"] and not model):
+        if not self.is_settled or (entry["weights"] and not model):
             return
         try:
-            stamps = [(location, *stamp_of(self._beside(location))) for location in locations]
+            stamps = {location: stamp_of(self._beside(location)) for location in locations}
         except OSError:
             return
-        self._files = [(location, stamp) for location, stamp, _ in stamps]
-        if all(is_settled for _, _, is_settled in stamps) and self.is_unchanged():
+        self._files = {location: stamp for location, (stamp, _) in stamps.items()}
+        if all(is_settled for _, is_settled in stamps.values()) and self.is_unchanged():
             content = json.dumps(entry | {"files": self._files}).encode()
             self.cache.save(self.key, content + b"\n" + model if model else content, "start")
-
-    def _is_unchanged_beside(self) -> bool:
-        try:
-            return all(stamp_of(self._beside(location))[0] == stamp for location, stamp in self._files)
-        except OSError:
-            return False
 
     def _beside(self, location: str) -> str:
         return os.path.join(os.path.dirname(os.path.abspath(self._path)), location)
@@ -177,9 +169,9 @@ class _Unidentifiable(Exception):
 class GraphSource(Source):
     """A graph. Those with bodies, functions, custom operators or buffers have no key."""
 
-    def __init__(self, cache: CacheFolder, graph: Graph, load: Callable[[], Model]) -> None:
-        """load: loads the graph without a cache. Raises `GraphError` for an invalid graph."""
-        super().__init__(cache, graph.name, load)
+    def __init__(self, cache: CacheFolder, graph: Graph) -> None:
+        """Raise `GraphError` for an invalid graph."""
+        super().__init__(cache, graph.name)
         graph.verify()
         self._graph = graph
         self._edits = graph.edits
@@ -193,14 +185,13 @@ class GraphSource(Source):
         """Return constants by name. Raises `KeyError` for an unknown name."""
         return {name: self._constants[name] for name in names}
 
-    def again(self, load: Callable[[], Model] | None = None) -> Model:
-        """Load the graph without the cache, or by `load`. Raises `GraphError` if nodes were inserted since."""
+    def check(self) -> None:
+        """Raise `GraphError` if nodes were inserted into the graph since this was made."""
         if self._graph.edits != self._edits:
             raise GraphError(
                 f"load: nodes were inserted into the graph since {self.name} was loaded",
                 help="load the graph again: this Model runs the graph as it was before",
             )
-        return (load or self._load)()
 
 
 def _parts(graph: Graph) -> Iterator[bytes | memoryview]:

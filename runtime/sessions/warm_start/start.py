@@ -19,7 +19,6 @@ import onnxruntime
 
 from graphcore._version import FOLDER, PACKAGES
 from graphcore.arrays.casting import Array
-from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
@@ -31,6 +30,7 @@ from graphcore.runtime.ort.memory import released
 from graphcore.runtime.ort.optimised_cache import CacheFolder, PreparedFile
 from graphcore.runtime.ort.options import SessionStarter, require_started
 from graphcore.runtime.ort.transport_dtypes import to_ort
+from graphcore.runtime.sessions.plan import Engine, LoadOptions
 from graphcore.runtime.sessions.warm_start.keys import GraphSource, Source, StampedSource, source_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -53,84 +53,72 @@ class WarmStart:
     """A load with a folder of cache entries: finds the Model of an earlier load, or stores an entry for later loads."""
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        starter: SessionStarter,
-        lowering: Sequence[object],
-        writes: bool = True,
-        is_file: bool = False,
+        self, folder: str | os.PathLike[str], engine: Engine, options: LoadOptions, is_file: bool = False
     ) -> None:
-        """lowering: options of lowering besides the target. writes: False to only read the folder. is_file: whether it
-        is a `PreparedFile`, which is found by the stamps of the model's files, and not by a digest of their content,
-        which is known to whoever made them."""
+        """folder: of the entries; only loads with a cache_dir write to it. is_file: whether it is a `PreparedFile`,
+        which is found by the stamps of the model's files, and not by a digest of their content, which is known to
+        whoever made them."""
         self._folder = folder
+        self._engine = engine
+        self._options = options
         self._is_file = is_file
         self._opened: Opened | None = None
-        self._writes = writes
-        self._starter = starter
-        self._lowering = lowering
         self._source: Source | None = None
         self._stamped: StampedSource | None = None
-        self._locations: list[str] = []
 
     def cache(self, *parts: object) -> CacheFolder | None:
         """Return the folder of optimised graphs; None for providers other than the CPU's. parts: of the cache key.
 
         Raises `ModelError` for a folder that cannot be written to, and `GraphError` if an option names another file.
         """
-        starter = self._starter
+        starter, writes = self._engine.starter, self._options.cache_dir is not None
         if "optimized_model_filepath" in starter.attributes:
-            if not self._writes:
+            if not writes:
                 return None
             raise GraphError(
                 "load: cache_dir and the option optimized_model_filepath both say where the optimised graph is written",
                 help="omit one of them",
             )
-        options = starter.entries()
-        key_parts = starter.providers, starter.provider_options, *self._lowering, options, *parts
+        lowering = self._engine.precision, self._engine.optimize, self._options.has_all_rows
+        key_parts = starter.providers, starter.provider_options, *lowering, starter.entries(), *parts
         if self._is_file:
-            place = (lambda array: None) if self._opened is None else self._opened.place
-            cache: CacheFolder = PreparedFile(os.fsdecode(self._folder), key_parts, place)
+            cache: CacheFolder = PreparedFile(self._folder, key_parts, self._opened)
         else:
-            cache = CacheFolder(self._folder, key_parts, self._writes)
+            cache = CacheFolder(self._folder, key_parts, writes)
             cache.is_whole = self._stamped is not None
-        return cache if starter.providers == ("CPUExecutionProvider",) else None
+        return cache if self._engine.is_cpu else None
 
-    def find(
-        self, model: object, prepack: str, load: Callable[[], Model], links: Links | None, grow: Callable[[], Model]
-    ) -> Model | None:
+    def find(self, model: object, load: Callable[[], Model], grow: Callable[[], Model]) -> Model | None:
         """Return the Model of an earlier load; None if there was none, or the model cannot be identified.
 
-        load: loads the model without a cache. links: links to its data that may be followed. grow: loads the model
-        with a session for all calls. Raises as `cache`.
+        load: loads the model without a cache. grow: loads the model with a session for all calls. Raises as `cache`.
         """
-        cache = self.cache(prepack, code())
+        cache = self.cache(self._options.prepack, code())
         if cache is None:
             return None
+        starter, links = self._engine.starter, self._options.links
         if isinstance(model, Graph):
-            self._source = source_of(GraphSource, cache, model, load)
-            return None if self._source is None else started(self._source, self._starter, grow)
-        self._stamped = source_of(StampedSource, cache, model, load, links)
-        cached = None if self._stamped is None else started(self._stamped, self._starter, grow)
+            self._source = source_of(GraphSource, cache, model)
+            return started(self._source, starter, load, grow)
+        self._stamped = source_of(StampedSource, cache, model, links)
+        cached = started(self._stamped, starter, load, grow)
         if cached is not None or self._is_file:
             return cached
         # imports onnx, which takes as long as starting a small Graph from its entry
         from graphcore.runtime.sessions.warm_start import files
 
-        self._source = file = source_of(files.FileSource, cache, model, load, links)
-        if file is None:
-            return None
-        self._locations = file.locations
-        cached = started(file, self._starter, grow)
-        if cached is not None and self._stamped is not None:
+        self._source = source = source_of(files.FileSource, cache, model, links)
+        cached = started(source, starter, load, grow)
+        if cached is not None and source is not None and self._stamped is not None:
             with contextlib.suppress(Exception):  # the file may have changed since it was read
-                self._stamped.keep(file.entry() or {}, file.locations)
+                self._stamped.keep(source.entry() or {}, source.locations)
         return cached
 
-    def writing(self, opened: Opened, prepack: str, links: Links | None) -> Self | None:
+    def writing(self, opened: Opened) -> Self | None:
         """Return this to write its `PreparedFile`; None if that is not possible. opened: the model that was read."""
-        cache, self._opened = self.cache(prepack, code()), opened
-        self._source = self._stamped = source_of(StampedSource, cache, opened.path, lambda: None, links)
+        self._opened = opened
+        cache = self.cache(self._options.prepack, code())
+        self._source = self._stamped = source_of(StampedSource, cache, opened.path, self._options.links)
         folder = os.path.dirname(os.path.abspath(self._folder))
         return self if cache is not None and self._stamped is not None and os.access(folder, os.W_OK) else None
 
@@ -139,7 +127,7 @@ class WarmStart:
         source = self._source
         types = (*model._types[0].values(), *model._types[1].values())
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
-        if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
+        if source is None or cache.used is None or not source.is_settled or not plain:
             return
         if model._uses_transport or not all(map(_is_small, model._model_buffers)):
             return
@@ -148,9 +136,12 @@ class WarmStart:
         references: Any = model._keep
         (large, shared), _ = references
         referred: dict[str, Array] = {name: large[name] for name in shared}
-        is_file = isinstance(cache, PreparedFile)
         growth = None if model._program is None else model._program.growth
-        weights = self._places(referred, len(cache.model)) if is_file else self._names(referred, source, model.name)
+        weights = (
+            _names(referred, source, model.name)
+            if self._opened is None
+            else _places(referred, self._opened, len(cache.model))
+        )
         if weights is None:
             return
         entry = {
@@ -163,56 +154,69 @@ class WarmStart:
             "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
             "many": None if growth is None else [str(growth.rows), growth.least],
-            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers),
         }
-        if not is_file:
+        if self._opened is None:
             source.cache.save(source.key, json.dumps(entry).encode(), "start")
         if self._stamped is not None:
-            self._stamped.keep(entry, self._locations, cache.model)
-
-    def _names(self, weights: Mapping[str, Array], source: Source, model: str) -> Sequence[object] | None:
-        """Return the names of weights for an entry; None if it cannot have them. model: the name of the model."""
-        try:
-            originals = source.arrays([*weights])
-        except (GraphcoreError, KeyError):  # lowering created some of them
-            return None
-        is_same = source.name == model and all(_is_same(originals[name], array) for name, array in weights.items())
-        return [*weights] if is_same else None
-
-    def _places(self, weights: Mapping[str, Array], size: int) -> Sequence[object] | None:
-        """Return the places of weights in files of the model, for a `PreparedFile`; None if it does not pay, or the
-        model has changed. size: of the optimised graph."""
-        opened = present(self._opened)
-        if sum(array.nbytes for array in weights.values()) < max(_MIN_PREPARED_BYTES, _MIN_REFERRED * size):
-            return None
-        self._locations = [location for location in opened.files() if location]
-        places = [
-            (name, *present(opened.place(array)), DType.of(array.dtype).name, array.shape)
-            for name, array in weights.items()
-        ]
-        return places if opened.is_unchanged() else None
+            locations = source.locations if self._opened is None else [*self._opened.folder.files]
+            self._stamped.keep(entry, locations, cache.model)
 
 
-def started(source: Source, starter: SessionStarter, grow: Callable[[], Model]) -> Model | None:
-    """Return the Model of a source from its cache entry; None if the source must be loaded again."""
+def _names(weights: Mapping[str, Array], source: Source, model: str) -> Sequence[object] | None:
+    """Return the names of weights for an entry; None if it cannot have them. model: the name of the model."""
+    try:
+        originals = source.arrays([*weights])
+    except (GraphcoreError, KeyError):  # lowering created some of them
+        return None
+    is_same = source.name == model and all(_is_same(originals[name], array) for name, array in weights.items())
+    return [*weights] if is_same else None
+
+
+def _places(weights: Mapping[str, Array], opened: Opened, size: int) -> Sequence[object] | None:
+    """Return the places of weights in files of the model, for a `PreparedFile`; None if it does not pay, or the model
+    has changed. size: of the optimised graph."""
+    if sum(array.nbytes for array in weights.values()) < max(_MIN_PREPARED_BYTES, _MIN_REFERRED * size):
+        return None
+    places = [
+        (name, *present(opened.place(array)), DType.of(array.dtype).name, array.shape)
+        for name, array in weights.items()
+    ]
+    return places if opened.is_unchanged() else None
+
+
+def started(
+    source: Source | None, starter: SessionStarter, load: Callable[[], Model], grow: Callable[[], Model]
+) -> Model | None:
+    """Return the Model of a source from its cache entry; None if the source must be loaded again, by `load`.
+
+    grow: loads it with a session for all calls.
+    """
+    if source is None:
+        return None
+
+    def unchanged(load: Callable[[], Model]) -> Model:
+        source.check()
+        return load()
+
     try:
         entry = source.entry()
         optimised = None if entry is None else source.cache.find_optimised(entry["optimised"])
         if entry is None or optimised is None:
             return None
-        many = entry["many"]
+        many, buffers = entry["many"], tuple(map(_buffer_from_json, entry["buffers"]))
+        has_large_pages = any(buffer.declaration.in_place for buffer in buffers)
         weights = source.arrays(entry["weights"])
         shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in weights.items()}
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             if more:
-                return source.again()._start(more)
+                return unchanged(load)._start(more)
             with released(weights.values()):
                 session = sessions.start_optimised(
                     optimised,
                     starter.options(entry["packing"]),
                     # No optimiser runs, so that none is disabled.
-                    lambda model, options: starter.create(model, options, (), runs_often=entry["in large pages"]),
+                    lambda model, options: starter.create(model, options, (), runs_often=has_large_pages),
                     shared,
                 )
             require_started(session, starter.providers, starter.selection)
@@ -223,10 +227,10 @@ def started(source: Source, starter: SessionStarter, grow: Callable[[], Model]) 
             start,
             {name: _type_from_json(type_) for name, type_ in entry["inputs"]},
             {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
-            buffers=tuple(map(_buffer_from_json, entry["buffers"])),
-            load_full=source.again,
+            buffers=buffers,
+            load_full=functools.partial(unchanged, load),
             defaults=dict.fromkeys(entry["defaults"]),
-            growth=None if many is None else Growth(Dim(many[0]), many[1], lambda: source.again(grow)),
+            growth=None if many is None else Growth(Dim(many[0]), many[1], functools.partial(unchanged, grow)),
         )
     except Exception:  # any fault of the entry
         return None
