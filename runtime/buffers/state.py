@@ -6,6 +6,7 @@ succeeds. A failed call changes nothing, and no call copies buffers that it does
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -74,13 +75,13 @@ def model_buffers(
     stored: the outputs with their new values. inputs, outputs: all types, including those of buffers. lowered: the
     graph that runs.
     """
-    entries, sharing = [], Sharing(lowered)
+    entries, sharing = [], functools.cache(lambda: _Sharing(lowered))
     for name, declared in buffers.items():
         type_, output = inputs[name], stored[name]
         assert isinstance(type_, TensorType)
         buffer = declared if declared.type is type_ else Buffer(type_.dtype, type_.shape, in_place=declared.in_place)
         result = None if output is None else outputs[output]
-        shares = declared.in_place and output is not None and sharing.may_share(name, output)
+        shares = declared.in_place and output is not None and sharing().may_share(name, output)
         keeps = isinstance(result, TensorType) and _keeps(type_, result, shares)
         entries.append(ModelBuffer(name, buffer, output, keeps, keeps and shares))
     return tuple(entries)
@@ -388,14 +389,15 @@ _SHAPES = frozenset({"Shape", "Size"})
 """Operators that read no elements."""
 
 
-class Sharing:
-    """Decides this for the buffers of a lowered graph, whose readers are counted once."""
+class _Sharing:
+    """Decides this for the values of a graph, whose readers are counted once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._inputs = {s.name: s for s in graph.input_symbols}
-        self._outputs = {label or s.name: s for label, s in graph.named_outputs}
-        self._readers: dict[int, _Readers] = {}
+        self._direct = Counter(id(s) for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
+        self._captured = {id(s.producer.symbol): s for s in graph.symbols if isinstance(s.producer, Captured)}
+        inner = [(node, bodies(node)) for node in graph.nodes]
+        self._inner = {node: [_Sharing(body) for body in own] for node, own in inner if own}
 
     def may_share(self, name: str, output: str) -> bool:
         """Return True if an input and an output of the graph may share memory.
@@ -404,53 +406,30 @@ class Sharing:
         output, after the input was read. Any other reader of the input could see overwritten values, and a second
         writer would copy anyway.
         """
-        start, end = self._inputs[name], self._outputs[output]
-        is_output = any(s is start for s in self._outputs.values())
-        return not is_output and self._has_one_writer(self._graph, start, end)
+        start = next(s for s in self._graph.input_symbols if s.name == name)
+        end = next(s for label, s in self._graph.named_outputs if (label or s.name) == output)
+        return all(s is not start for s in self._graph.outputs) and self._has_one_writer(start, end)
 
-    def _has_one_writer(self, graph: Graph, start: Symbol, end: Symbol) -> bool:
+    def _has_one_writer(self, start: Symbol, end: Symbol) -> bool:
         """Return True if a single writer reads a value and returns another one; for an If, in both branches."""
         writer = end.producer
         if not isinstance(writer, Node):
             return False
-        readers = self._of(graph)
+        position = next(i for i, s in enumerate(writer.outputs) if s is end)
         if writer.op_type == "If" and not writer.domain:
-            if readers.count(start, but=writer):
-                return False
-            position = next(i for i, s in enumerate(writer.outputs) if s is end)
-            branches = [(inner, self._of(inner).own(start), inner.outputs[position]) for inner in bodies(writer)]
-            return all(s is not None and self._has_one_writer(inner, s, output) for inner, s, output in branches)
-        operands = _WRITERS.get((writer.domain, writer.op_type), {})
-        read = next((operands.get(i) for i, s in enumerate(writer.outputs) if s is end), None)
+            branches = [(inner, inner._captured.get(id(start))) for inner in self._inner[writer]]
+            return not self._count(start, but=writer) and all(
+                s is not None and inner._has_one_writer(s, inner._graph.outputs[position]) for inner, s in branches
+            )
+        read = _WRITERS.get((writer.domain, writer.op_type), {}).get(position)
         if read is None or read >= len(writer.inputs) or writer.inputs[read] is not start:
             return False
-        return readers.count(start) == 1
+        return self._count(start) == 1
 
-    def _of(self, graph: Graph) -> _Readers:
-        readers = self._readers.get(id(graph))
-        if readers is None:
-            readers = self._readers[id(graph)] = _Readers(graph, self._of)
-        return readers
-
-
-class _Readers:
-    """The readers of the values of a graph."""
-
-    def __init__(self, graph: Graph, of: Callable[[Graph], _Readers]) -> None:
-        """of: returns the readers of another graph."""
-        self._direct = Counter(id(s) for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
-        self._captured = {id(s.producer.symbol): s for s in graph.symbols if isinstance(s.producer, Captured)}
-        inner = [(node, bodies(node)) for node in graph.nodes]
-        self._inner = [(node, [of(body) for body in own]) for node, own in inner if own]
-
-    def own(self, symbol: Symbol) -> Symbol | None:
-        """Return the Symbol of the graph that captures a value of the outer graph; None if it does not read it."""
-        return self._captured.get(id(symbol))
-
-    def count(self, symbol: Symbol, but: Node | None = None) -> int:
+    def _count(self, symbol: Symbol, but: Node | None = None) -> int:
         """Return the number of reads of a value's elements; a body counts as two, because it may read at any time.
 
         but: a node whose bodies are skipped.
         """
-        inner = any(body.own(symbol) is not None for node, own in self._inner if node is not but for body in own)
-        return self._direct[id(symbol)] + 2 * inner
+        inner = (body for node, own in self._inner.items() if node is not but for body in own)
+        return self._direct[id(symbol)] + 2 * any(id(symbol) in body._captured for body in inner)

@@ -130,8 +130,7 @@ class CalledModel:
         if complex_in_use and any(map(is_complex, self._outputs.values())):
             self._run = transport_dtypes.with_complex(self._run, self._outputs.values())
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        self._threads_of = 0
+        self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self._batches: Batching | None = None
         self._pace = Pace()
         self._program: Program | None = None
@@ -258,8 +257,7 @@ class CalledModel:
             FeedError: If an array does not fit the type of its buffer.
             ModelError: If the model has no buffers.
         """
-        self._stateful("state")
-        return State(present(self._program), buffers)
+        return State(self._stateful("state")._program, buffers)
 
     def slots(self, count: int) -> Slots:
         """Return buffers for `count` streams in one array each: `slots.run(2, 5, x)` runs only rows 2 to 5.
@@ -272,8 +270,7 @@ class CalledModel:
             FeedError: For a count below 1.
             ResourceLimitError: If there is not enough memory.
         """
-        self._stateful("slots")
-        return Slots(present(self._program), count)
+        return Slots(self._stateful("slots")._program, count)
 
     def _stateful(self, what: str) -> State:
         if self._state is None:
@@ -443,13 +440,11 @@ class CalledModel:
         return self._user_node_finder
 
     def _pool(self) -> ThreadPoolExecutor:
+        process = os.getpid()
         with self._lock:
-            if (
-                self._threads is None or self._threads_of != os.getpid()
-            ):  # a forked process has the pool without its threads
-                self._threads = pool_of(self.name, in_order=self._state is not None)
-                self._threads_of = os.getpid()
-            return self._threads
+            if self._threads is None or self._threads[0] != process:  # a forked process has none of the threads
+                self._threads = process, pool_of(self.name, in_order=self._state is not None)
+            return self._threads[1]
 
     def _batching(self, dim: str | Mapping[str, int] | None = None) -> Batching:
         if self._state is not None:

@@ -178,10 +178,9 @@ def load_direct(request: Load) -> Model | None:
 
 def load_lowered(request: Load) -> Model:
     """Read a file into a graph if necessary, lower the graph and load it."""
-    if isinstance(request.source, Graph):
-        return _load_graph(request, request.source)
-    if request.graph is not None:
-        return _load_graph(request, request.graph)
+    graph = request.source if isinstance(request.source, Graph) else request.graph
+    if graph is not None:
+        return _load_graph(request, graph)
     opened = request.opened
     assert opened is not None  # `load_direct` opened it
     try:

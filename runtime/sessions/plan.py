@@ -129,6 +129,10 @@ def plan_load(graph: Graph, engine: Engine, options: LoadOptions) -> LoadPlan:
     grows = runs_often and engine.is_cpu and engine.optimize == "all" and not options.has_all_rows
     lowered = engine.lower(source, for_few_rows=grows) if provider is None else provider.lowered
     packing = session_memory.entries(lowered, options.prepack)
+    config: dict[str, Any] = {**packing, **memory(lowered)}
+    if runs_often and "enable_mem_pattern" not in engine.starter.attributes:
+        # onnxruntime would store a memory plan for each length of a prompt, and use it once.
+        config["enable_mem_pattern"] = False
     return LoadPlan(
         whole,
         source,
@@ -147,7 +151,7 @@ def plan_load(graph: Graph, engine: Engine, options: LoadOptions) -> LoadPlan:
         ),
         TENSOR_CORES if target.tensor_cores and multiplies_in_tf32(source, lowered) else EXACT,
         _disabled(lowered, engine),
-        _config(lowered, packing, runs_often, engine.starter),
+        config,
         packing != session_memory.OFF,
         runs_often,
         lowering.rows_of(lowered, runtime()) if grows else None,
@@ -171,14 +175,6 @@ def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
     op_types = operators(lowered)
     idle = optimisers.idle_among(op_types) if engine.is_cpu else ()
     return (*SLOWER, *slow, *optimisers.unsafe(lowered, op_types), *idle)
-
-
-def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: SessionStarter) -> dict[str, Any]:
-    config: dict[str, Any] = {**packing, **memory(lowered)}
-    if runs_often and "enable_mem_pattern" not in starter.attributes:
-        # onnxruntime would store a memory plan for each length of a prompt, and use it once.
-        config["enable_mem_pattern"] = False
-    return config
 
 
 # Replace the weights of a graph.
