@@ -154,19 +154,13 @@ class CacheFolder:
     def find_optimised(self, key: str) -> CachedGraph | None:
         """Return the optimised graph of an entry; None if it is missing, or it or its weights are damaged or another
         user's."""
-        content = self.find(key)
-        if content is None:
-            return None
-        head, _, model = content.partition(b"\n")
-        if not head:
-            return CachedGraph(model, None)
-        name, stamp = head.decode("utf-8", "replace").split(" ", 1)
+        head, is_whole, model = (self.find(key) or b"").partition(b"\n")
         try:
-            if self._stamp(name) != stamp:
+            if not is_whole or (head and self._stamp(head.split(b" ")[0].decode()) != head):
                 return None
         except (OSError, ValueError):
             return None
-        return CachedGraph(model, self._folder)
+        return CachedGraph(model, self._folder if head else None)
 
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
         """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved to the
@@ -184,7 +178,7 @@ class CacheFolder:
         except OSError as error:
             self._warn(error)
             return
-        self.save(key, f"{name} {stamp}\n".encode() + model)
+        self.save(key, stamp + b"\n" + model)
         self._clear(key, name)
 
     def _clear(self, key: str, name: str) -> None:
@@ -200,12 +194,12 @@ class CacheFolder:
                 elif entry.name.startswith(_TEMPORARY) and time.time() - entry.stat().st_mtime > _ABANDONED_AFTER:
                     shutil.rmtree(entry.path)
 
-    def _stamp(self, name: str) -> str:
-        """Return the size, time and inode of a file of weights. Raises `ValueError` for another user's file."""
+    def _stamp(self, name: str) -> bytes:
+        """Return the name, size, time and inode of a file of weights. Raises `ValueError` for another user's file."""
         status = os.lstat(os.path.join(self._folder, name))
         if os.path.basename(name) != name or not _is_trusted(status):
             raise ValueError(name)
-        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        return f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}".encode()
 
     def _path(self, key: str, kind: EntryKind) -> str:
         return os.path.join(self._folder, f"{key}.{kind}")

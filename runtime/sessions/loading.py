@@ -245,8 +245,7 @@ def _load_graph(request: Load, graph: Graph) -> Model:
     if plan.runs_often and request.opened is not None and (path := _file_beside(request)) is not None:
         warm = warm_starts.WarmStart(path, engine, request.options, is_file=True).writing(request.opened)
     # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
-    is_cached = warm is not None and not plan.sites and plan.openvino is None
-    cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None
+    cache = None if warm is None or plan.sites else warm.cache(plan.disabled, plan.config)
 
     def again(source: Graph) -> Graph:
         rewritten, _ = python_ops.prepared(source)

@@ -150,7 +150,7 @@ class StampedSource(Source):
         self._files = {location: stamp for location, (stamp, _) in stamps.items()}
         if all(is_settled for _, is_settled in stamps.values()) and self.is_unchanged():
             content = json.dumps(entry | {"files": self._files}).encode()
-            self.cache.save(self.key, content + b"\n" + model if model else content, "start")
+            self.cache.save(self.key, content + b"\n" + model, "start")
 
     def _beside(self, location: str) -> str:
         return os.path.join(os.path.dirname(os.path.abspath(self._path)), location)

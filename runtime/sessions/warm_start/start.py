@@ -125,7 +125,7 @@ class WarmStart:
     def keep(self, model: Model, cache: CacheFolder, packing: Mapping[str, str]) -> None:
         """Store an entry for later loads, if it can describe the model. cache: has the optimised graph of the model."""
         source = self._source
-        types = (*model._types[0].values(), *model._types[1].values())
+        types = [type_ for ends in model._types for type_ in ends.values()]
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
         if source is None or cache.used is None or not source.is_settled or not plain:
             return
@@ -146,8 +146,7 @@ class WarmStart:
             return
         entry = {
             "name": model.name,
-            "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
-            "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
+            "types": [[(name, _type_to_json(type_)) for name, type_ in types.items()] for types in model._types],
             "weights": weights,
             "defaults": [*model._input_defaults],
             "optimised": cache.used,
@@ -203,6 +202,7 @@ def started(
         optimised = None if entry is None else source.cache.find_optimised(entry["optimised"])
         if entry is None or optimised is None:
             return None
+        inputs, outputs = ({name: _type_from_json(type_) for name, type_ in types} for types in entry["types"])
         many, buffers = entry["many"], tuple(map(_buffer_from_json, entry["buffers"]))
         has_large_pages = any(buffer.declaration.in_place for buffer in buffers)
         weights = source.arrays(entry["weights"])
@@ -225,8 +225,8 @@ def started(
         return Model(
             entry["name"],
             start,
-            {name: _type_from_json(type_) for name, type_ in entry["inputs"]},
-            {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
+            inputs,
+            outputs,
             buffers=buffers,
             load_full=functools.partial(unchanged, load),
             defaults=dict.fromkeys(entry["defaults"]),
@@ -276,25 +276,20 @@ def _is_small(buffer: ModelBuffer) -> bool:
 
 
 def _buffer_to_json(buffer: ModelBuffer) -> dict[str, Any]:
-    initial = buffer.declaration.initial
-    return {
-        "name": buffer.name,
-        "type": _type_to_json(buffer.type),
-        "declared in place": buffer.declaration.in_place,
-        "initial": None if initial is None else [list(initial.shape), initial.tobytes().hex()],
-        "output": buffer.output,
-        "keeps shape": buffer.keeps_shape,
-        "in place": buffer.in_place,
-    }
+    declared, initial = buffer.declaration, buffer.declaration.initial
+    content = None if initial is None else (initial.shape, initial.tobytes().hex())
+    place = buffer.output, buffer.keeps_shape, buffer.in_place
+    return {"name": buffer.name, "declared": (_type_to_json(buffer.type), content, declared.in_place), "place": place}
 
 
 def _buffer_from_json(written: Mapping[str, Any]) -> ModelBuffer:
-    type_, initial = _type_from_json(written["type"]), written["initial"]
+    written_type, initial, in_place = written["declared"]
+    type_ = _type_from_json(written_type)
     if initial is not None:
         shape, content = initial
         initial = np.frombuffer(bytes.fromhex(content), type_.dtype.numpy).reshape(shape)
-    buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=written["declared in place"])
-    return ModelBuffer(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
+    buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=in_place)
+    return ModelBuffer(written["name"], buffer, *written["place"])
 
 
 def _is_same(original: Array, loaded: Array) -> bool:
