@@ -39,9 +39,8 @@ def part_of(
 ) -> onnx.ModelProto:
     """Return a model without nodes whose constants and inputs are values of these names."""
     dtypes, tensors = scope
-    model = onnx.ModelProto(ir_version=ir_version)
-    for domain, version in versions.items():
-        model.opset_import.add(domain=domain, version=version)
+    imports = map(onnx.helper.make_opsetid, versions, versions.values())
+    model = onnx.ModelProto(ir_version=ir_version, opset_import=imports)
     for name in names:
         tensor = tensors.get(name)
         if tensor is not None and not (dtypes[name] is DType.float32 and math.prod(tensor.dims) >= _MIN_WEIGHTS):
@@ -63,27 +62,21 @@ def shapes_of(model: onnx.ModelProto, versions: Mapping[str, int], path: Path, s
 
     Inference may end the process at nodes that were not checked, so that it sees none after this one.
     """
-    graph, nodes = model.graph, []
-    for level in range(0, len(path) - 1, 2):
-        nodes += graph.node[: path[level]]
-        graph = graph.node[path[level]].attribute[path[level + 1]].g
-    own = graph.node[: path[-1]]
-    needed = [*own]
+    graph, nodes = model.graph, [*model.graph.node[: path[0]]]
+    for number, place, last in zip(path[::2], path[1::2], path[2::2], strict=False):
+        graph = graph.node[number].attribute[place].g
+        nodes += graph.node[:last]
+    results = {name for node in nodes for name in node.output}
     declared = {value.name: value.type.tensor_type for value in model.graph.input}
-    reached = {name for node in needed for name in names_read(node)} | declared.keys()
-    for node in reversed(nodes):
-        if not reached.isdisjoint(node.output):
-            reached.update(names_read(node))
-            needed.append(node)
     declared_shapes = {
         name: onnx.TensorShapeProto.FromString(tensor.shape.SerializeToString())
         for name, tensor in declared.items()
         if tensor.HasField("shape")
     }
-    results = {name for node in needed for name in node.output}
-    names = sorted(reached - results | (reached & scope[1].keys()))
+    read = {name for node in nodes for name in names_read(node)} | declared.keys()
+    names = sorted(read - results | (read & scope[1].keys()))
     part = part_of(names, scope, declared_shapes, versions, model.ir_version)
-    for node in (*reversed(needed[len(own) :]), *own):
+    for node in nodes:
         if node.op_type != "Constant":
             part.graph.node.append(onnx.NodeProto.FromString(node.SerializeToString()))
     try:

@@ -7,21 +7,19 @@ form beside the other nodes of the file, the load is left to the Graph of the wh
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import onnx
 
-from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
-from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.walk import operators
 from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.onnx.proto.opened import Opened, domain_of, versions_of
-from graphcore.onnx.proto.value_protos import SIZED, block, fields_of, tag, varint
 from graphcore.onnx.read.reader import read
 from graphcore.onnx.schemas.schemas import MICROSOFT
 from graphcore.onnx.versions.older import MOVED
@@ -45,11 +43,6 @@ _MAX_BYTES, _MAX_REMEMBERED = 1 << 16, 256
 Lowering: TypeAlias = "tuple[Precision | None, Optimize]"
 """The options of lowering besides the target."""
 
-_MODEL_GRAPH, _MODEL_OPSET, _GRAPH_NODE, _NODE_ATTRIBUTE, _ATTRIBUTE_GRAPH = 7, 8, 1, 5, 6
-_WITHIN = {_MODEL_GRAPH: _GRAPH_NODE, _GRAPH_NODE: _NODE_ATTRIBUTE, _NODE_ATTRIBUTE: _ATTRIBUTE_GRAPH}
-_NUMBERED = (_GRAPH_NODE, _NODE_ATTRIBUTE)
-"""Fields whose messages have numbers in a path."""
-
 _QUANTISED = frozenset({"DequantizeLinear", "QuantizeLinear"})
 """Operators that optimisers join with many others."""
 
@@ -58,60 +51,37 @@ _DOMAINS = frozenset({"", MICROSOFT})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Patch:
-    """A lowered node. dtypes: of its results. opset: the oldest at which its nodes give the same numbers. constants:
-    the names of those that it reads, by their arrays. disabled: optimisers that would change the results."""
+    """A lowered node. dtypes: of its results. opset: the oldest at which its nodes give the same numbers. disabled:
+    optimisers that would change the results."""
 
     lowered: Graph
     present: set[tuple[str, str]]
     dtypes: Sequence[DType]
     opset: int
-    constants: Mapping[object, tuple[str, Array]]
     disabled: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """The nodes, in bytes, that replace others of a file, by their place. versions: of the domains of the new file."""
+    """The nodes that replace others of a file, by their place. versions: of the domains of the new file."""
 
-    nodes: Mapping[Path, bytes]
+    nodes: Mapping[Path, Sequence[onnx.NodeProto]]
     versions: Mapping[str, int]
 
     def content(self, file: memoryview) -> bytes:
-        """Return the bytes of the file with its nodes replaced. Raises `ValueError` where protobuf joins two graphs."""
-        imports = onnx.ModelProto()
-        for domain, version in self.versions.items():
-            imports.opset_import.add(domain=domain, version=version)
-        fields = [(field, start, end) for field, start, _, end in fields_of(file)]
-        rest = [file[start:end] for field, start, end in fields if field not in (_MODEL_GRAPH, _MODEL_OPSET)]
-        (graph,) = (file[start:end] for field, start, end in fields if field == _MODEL_GRAPH)
-        patched = _replaced(graph, _MODEL_GRAPH, self.nodes)
-        return b"".join((*rest, *patched, imports.SerializeToString()))
-
-
-def _replaced(message: memoryview, field: int, nodes: Mapping[Path, bytes]) -> list[bytes | memoryview]:
-    """Return a message with nodes replaced. field: that of its messages which have them, or which are them."""
-    parts: list[bytes | memoryview] = []
-    untouched = count = 0
-    own: Mapping[Path, bytes]
-    for number, start, first, end in fields_of(message):
-        if number != field:
-            continue
-        own = nodes
-        if field in _NUMBERED:
-            own = {path[1:]: content for path, content in nodes.items() if path[0] == count}
-        elif count:  # protobuf joins them, and counts the nodes of both
-            raise ValueError(field)
-        count += 1
-        if not own:
-            continue
-        parts.append(message[untouched:start])
-        untouched = end
-        if () in own:
-            parts.append(own[()])
-        else:
-            inner = _replaced(message[first:end], _WITHIN.get(field, _GRAPH_NODE), own)
-            parts += tag(field, SIZED), varint(sum(map(len, inner))), *inner
-    return [*parts, message[untouched:]]
+        """Return the bytes of the file with its nodes replaced."""
+        model = onnx.ModelProto.FromString(file)
+        del model.opset_import[:]
+        model.opset_import.extend(map(onnx.helper.make_opsetid, self.versions, self.versions.values()))
+        # Inner bodies come first, while the nodes around them have their places.
+        for outer in sorted({path[:-1] for path in self.nodes}, key=len, reverse=True):
+            graph = model.graph
+            for number, place in zip(outer[::2], outer[1::2], strict=True):
+                graph = graph.node[number].attribute[place].g
+            nodes = [self.nodes.get((*outer, number), (node,)) for number, node in enumerate(graph.node)]
+            del graph.node[:]
+            graph.node.extend(itertools.chain.from_iterable(nodes))
+        return bytes(model.SerializeToString())
 
 
 class Patches:
@@ -155,7 +125,7 @@ class Patches:
         return patch.dtypes
 
     def _model(self, node: onnx.NodeProto, scope: Scope, shapes: Shapes) -> tuple[onnx.ModelProto, Mapping[str, str]]:
-        """Return the model of a node, whose operands are constants and inputs; and the file's names by those in it.
+        """Return the model of a node, whose operands are constants and inputs; and the file's names of its values.
 
         Equal nodes have equal models: names are those of the places, except of what bodies read.
         """
@@ -171,7 +141,8 @@ class Patches:
         node.output[:] = [names.get(name, name) for name in node.output]
         node.name = ""
         model.graph.node.append(node)
-        return model, {own: name for name, own in names.items()}
+        constants = {tensor.name for tensor in model.graph.initializer}
+        return model, {own: name for name, own in names.items() if own not in constants}
 
     def finish(
         self, op_types: Set[str], scopes: Mapping[Path, Scope], shapes: Callable[[Path], Shapes]
@@ -200,11 +171,11 @@ class Patches:
         while prefix.encode() in content:
             prefix += "_"
         try:
-            models = {patch: _encoded(patch, opset) for patch in self._different}
+            encoded = {patch: _encoded(patch, opset) for patch in self._different}
         except GraphError:  # a node has no form at this opset
             return None
         nodes = {
-            path: _renamed(models[patch], names, f"{prefix}{number}/")
+            path: _renamed(encoded[patch], names, f"{prefix}{number}/")
             for number, (path, (patch, names)) in enumerate(self._patches.items())
         }
         return Splice(nodes, versions)
@@ -213,8 +184,7 @@ class Patches:
 @functools.lru_cache(_MAX_REMEMBERED)
 def _lowered(content: bytes, rules: Legality, lowering: Lowering) -> _Patch:
     """Lower the model of a node. Raises `GraphcoreError` if that fails, or the result has no place in a file."""
-    opened = Opened(content, None)
-    graph = read(opened)
+    graph = read(Opened(content, None))
     precision, optimize = lowering
     lowered = lower(graph, "cpu", precision, runtime=rules.runtime, optimize=optimize)
     present = operators(lowered)
@@ -224,41 +194,25 @@ def _lowered(content: bytes, rules: Legality, lowering: Lowering) -> _Patch:
         raise ModelError("load: the lowered node has no place in the file", help="load the file as a Graph")
     opset = oldest_versions(lowered, present, rules)[""]
     opset = max(opset, *(_oldest_kernel(op_type) for op_type, domain in present if not domain), 0)
-    arrays = ((s.name, s.producer.array) for s in graph.symbols if isinstance(s.producer, Constant))
-    of_file = {tensor.name for tensor in opened.proto.graph.initializer}
-    constants = {_identity(array): (name, array) for name, array in arrays if name in of_file}
-    return _Patch(lowered, present, dtypes, opset, constants, frozenset(unsafe(lowered, present)))
+    return _Patch(lowered, present, dtypes, opset, frozenset(unsafe(lowered, present)))
 
 
 @functools.lru_cache(_MAX_REMEMBERED)
-def _encoded(patch: _Patch, opset: int) -> onnx.ModelProto:
-    """Return the model of a patch. Constants that its node reads are not in it: their locations are their names."""
-
-    def place(name: str, array: Array) -> tuple[str, int] | None:
-        own = patch.constants.get(_identity(array))
-        return None if own is None else (own[0], 0)
-
+def _encoded(patch: _Patch, opset: int) -> Sequence[onnx.NodeProto]:
+    """Return the nodes of a patch, and those of its constants."""
     versions = {"": opset}
     lowered = at_versions(patch.lowered, patch.present, versions)
-    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered, place, versions=versions)))
-    return model
+    graph = onnx.ModelProto.FromString(join(encode(lowered, versions=versions))).graph
+    constants = [onnx.helper.make_node("Constant", [], [t.name], value=t) for t in graph.initializer]
+    return [*constants, *graph.node]
 
 
-def _renamed(model: onnx.ModelProto, names: Mapping[str, str], prefix: str) -> bytes:
-    """Return the nodes of a patch in the file. names: of the file's values. prefix: of the names of new ones."""
-    of_file = {**names}
-    constants = []
-    for tensor in model.graph.initializer:
-        if tensor.data_location:
-            of_file[tensor.name] = names[tensor.external_data[0].value]
-            continue
-        node = onnx.NodeProto(op_type="Constant", output=[tensor.name])
-        node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(tensor)
-        constants.append(node)
-    graph = onnx.GraphProto(node=[*constants, *model.graph.node])
+def _renamed(nodes: Sequence[onnx.NodeProto], names: Mapping[str, str], prefix: str) -> Sequence[onnx.NodeProto]:
+    """Return the nodes of a patch in the file. names: of the file's values. prefix: of the names of other ones."""
+    graph = onnx.GraphProto(node=nodes)
 
     def renamed(name: str) -> str:
-        return of_file.get(name, f"{prefix}{name}") if name else ""
+        return names.get(name, f"{prefix}{name}") if name else ""
 
     for part in nested(graph):
         for node in part.node:
@@ -268,7 +222,7 @@ def _renamed(model: onnx.ModelProto, names: Mapping[str, str], prefix: str) -> b
         for value in (*part.input, *part.output, *part.initializer):
             value.name = renamed(value.name)
         del part.value_info[:]
-    return b"".join(block(_GRAPH_NODE, node.SerializeToString()) for node in graph.node)
+    return [*graph.node]
 
 
 def _oldest_kernel(op_type: str) -> int:
@@ -276,11 +230,6 @@ def _oldest_kernel(op_type: str) -> int:
     if op_type in ROWS or op_type in CONTROL:
         return NEW_KERNELS.get(op_type, 0)
     return versions(op_type)[0].version
-
-
-def _identity(array: Array) -> object:
-    """Return a key that arrays alive at the same time share only if they have the same elements."""
-    return array.ctypes.data, array.dtype, array.shape, array.strides
 
 
 def _nodes(graph: onnx.GraphProto, outer: Path = ()) -> Iterator[tuple[Path, onnx.NodeProto]]:
