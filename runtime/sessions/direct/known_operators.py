@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
-from graphcore.runtime.sessions.direct.operators import LIMITED, ROWS, Arity, DirectRow, arity_of
+from graphcore.runtime.sessions.direct.operators import ROWS, Arity, DirectRow, arity_of, same_dtype
 from graphcore.runtime.sessions.direct.scanned_values import STATES
 from graphcore.types.dtypes import DType
 
@@ -39,11 +40,7 @@ _ROWS_STAY = frozenset(
 _BROADCASTS = frozenset(("Add", "Sub", "Mul", "Div"))
 
 
-_CHECKED = frozenset({*LIMITED, *INDEXED, *CHECKED, *SIZED})
-"""Operators whose attributes or operands are checked."""
-
-
-_INSPECTED = frozenset({*INDEXED, *CHECKED, *SIZED, *PACKED, "Constant", "Gemm", "MatMul"})
+_INSPECTED = frozenset({*INDEXED, *CHECKED, *SIZED, *PACKED, "Constant", "Gemm", "If", "MatMul"})
 """Operators that need more than the dtypes of their results."""
 
 
@@ -51,20 +48,17 @@ _INSPECTED = frozenset({*INDEXED, *CHECKED, *SIZED, *PACKED, "Constant", "Gemm",
 class KnownOperator:
     """An operator at the opset of a model.
 
-    starts_mark: whether it sets first marks. propagates_mark: whether marks of operands may mark its results. rows: the
-    number of leading operands whose number of rows the result has; 0 if it may differ. is_plain: whether the dtypes of
-    its operands, and its attributes if they are limited, fully describe a node.
+    is_marked: whether its results may have marks. rows: the number of leading operands whose number of rows the result
+    has; 0 if it may differ. is_plain: whether the dtypes of its operands, and its attributes if they are limited, fully
+    describe a node.
     """
 
     row: DirectRow
     arity: Arity
     domains: tuple[str, ...]
-    is_checked: bool
-    starts_mark: bool
-    propagates_mark: bool
+    is_marked: bool
     rows: int
     is_plain: bool
-    is_limited: bool
 
 
 def known_operator(op_type: str, versions: Mapping[str, int]) -> KnownOperator | None:
@@ -80,15 +74,13 @@ def known_operator(op_type: str, versions: Mapping[str, int]) -> KnownOperator |
         row=row,
         arity=arity,
         domains=(row.domain,) if row.domain else _ONNX,
-        is_checked=op_type in _CHECKED,
-        starts_mark=op_type in STARTS_MARK,
-        propagates_mark=op_type in PROPAGATES_MARK,
-        is_limited=op_type in LIMITED,
-        is_plain=row.results is None and not row.gives_map and op_type not in _INSPECTED,
+        is_marked=op_type in STARTS_MARK or op_type in PROPAGATES_MARK,
+        is_plain=row.results is same_dtype and not row.gives_map and op_type not in _INSPECTED,
         rows=(2 if op_type in _BROADCASTS else 1) if op_type in _ROWS_STAY else 0,
     )
 
 
+@functools.cache
 def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
     """Return True if a target's kernel of an operator gives the same numbers as a Graph for a dtype."""
     if op_type in ("Cast", "If", "Constant"):

@@ -46,14 +46,20 @@ ResultDtypes: TypeAlias = "Callable[[ScannedValues, onnx.NodeProto, Sequence[DTy
 """Returns the dtypes of a node's results; None for a node that needs a Graph."""
 
 
+def same_dtype(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
+    """Return the dtype of the first operand for each result."""
+    first = operands[0] if operands else None
+    return None if first is None else [first] * len(node.output)
+
+
 @dataclass(frozen=True, slots=True)
 class DirectRow:
-    """An operator. results: None for the dtype of the first operand. decides: the operand that selects the kernel.
+    """An operator. results: the dtype of the first operand by default. decides: the operand that selects the kernel.
 
     domain: of its nodes; ONNX's own by default. gives_map: whether its result is a map, which can only be an output.
     """
 
-    results: ResultDtypes | None = None
+    results: ResultDtypes = same_dtype
     decides: int = 0
     domain: str = ""
     gives_map: bool = False
@@ -67,7 +73,7 @@ def _if(suits: Callable[[ScannedValues, onnx.NodeProto, DType], bool]) -> Direct
     """Return a row for results of the dtype of the first operand. suits: returns False for a node that needs a Graph,
     by that dtype."""
 
-    def results(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> list[DType] | None:
+    def results(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
         first = operands[0] if operands else None
         return None if first is None or not suits(scan, node, first) else [first] * len(node.output)
 
@@ -246,7 +252,7 @@ ROWS = MappingProxyType(
         "ConstantOfShape": DirectRow(_filled),
         "Dropout": _if(lambda scan, node, first: len(node.input) == len(node.output) == 1),
         "GatherND": _if(_gathered),
-        "If": DirectRow(lambda scan, node, operands: scan.branches(node)),
+        "If": DirectRow(),
         "LayerNormalization": _if(lambda scan, node, first: len(node.output) == 1),
         "MatMul": _if(_product),
         "Pad": DirectRow(),

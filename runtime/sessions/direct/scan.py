@@ -17,7 +17,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constants
 from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import versions_of
-from graphcore.onnx.proto.ranges import CHECKED, INDEXED
+from graphcore.onnx.proto.ranges import CHECKED, INDEXED, MAX_CHECKED_ELEMENTS
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS
 from graphcore.runtime.lowering.targets.legality import Legality, kernel_operand
 from graphcore.runtime.lowering.workarounds import moves, sizes
@@ -31,7 +31,7 @@ from graphcore.runtime.sessions.direct.known_operators import (
     known_operator,
 )
 from graphcore.runtime.sessions.direct.operators import LIMITED, LOWERED_ALONE, MIN_OPSET, VARIADIC, constant, is_plain
-from graphcore.runtime.sessions.direct.scanned_values import STATES, ScannedValues, is_within
+from graphcore.runtime.sessions.direct.scanned_values import STATES, ScannedValues
 from graphcore.support.lazy import Lazy
 from graphcore.types.dtypes import DType
 
@@ -89,43 +89,37 @@ class Scan(ScannedValues):
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
         self._maps: set[str] = set()
-        self._legal: dict[tuple[str, DType], bool] = {}
         self._operators: dict[str, KnownOperator] = {}
         self._sound: set[Hashable] = set()
         self._plain: set[tuple[object, ...]] = set()
-        self._attributes: set[tuple[str, bytes]] = set()
         self._trail = Trail()
-        self._depth = 0
         self._packs = False
         self._multiplied: list[tuple[Path, str]] = []
         self._product_bytes = 0
 
-    def run(
-        self,
-        model: onnx.ModelProto,
-        slim: Callable[[], onnx.ModelProto] | None = None,
-        is_aligned: Callable[[], bool] = lambda: True,
-    ) -> bool:
+    def run(self, model: onnx.ModelProto, is_aligned: Callable[[], bool] = lambda: True) -> bool:
         """Return True if a model runs without lowering.
 
-        model: its large tensors may lack their content. slim: returns the model without that content, for inference.
-        is_aligned: whether a Graph can pass this content by reference.
+        model: its large tensors may lack their content. is_aligned: whether a Graph can pass this content by reference.
         """
         self._file = model
         self._counts = functools.cache(lambda: Counter(_op_types(model)))
-        self.reason = self._model(model) or self._trail.reason(self.operators)
-        if self.reason is None and self.is_large and is_aligned():
-            self.reason = "weights that a Graph passes by reference"
-        if self.reason is None and self.has_unknown_ranks and "Concat" in self.operators:
-            if self.rules.has_trap(sizes.RANKS.name):
-                self.reason = "joined operands of unknown rank"
-        if self.reason is None and self._filled:
-            self.reason = self._empty_value(model)
-        if self.reason is None and self.patches is not None:
-            self.splice = self.patches.finish({*self._counts()}, self._scopes, self._shapes)
-            if self.splice is None:
-                self.reason = "lowered nodes of another opset"
+        self.reason = self._reason(model, is_aligned)
         return self.reason is None
+
+    def _reason(self, model: onnx.ModelProto, is_aligned: Callable[[], bool]) -> str | None:
+        if reason := self._model(model) or self._trail.reason(self.operators):
+            return reason
+        if self.is_large and is_aligned():
+            return "weights that a Graph passes by reference"
+        if self.has_unknown_ranks and "Concat" in self.operators and self.rules.has_trap(sizes.RANKS.name):
+            return "joined operands of unknown rank"
+        if self._filled and (reason := self._empty_value(model)):
+            return reason
+        if self.patches is not None:
+            self.splice = self.patches.finish({*self._counts()}, self._scopes, self._shapes)
+            return "lowered nodes of another opset" if self.splice is None else None
+        return None
 
     @property
     def is_large(self) -> bool:
@@ -137,22 +131,6 @@ class Scan(ScannedValues):
         if self._multiplied and not self._packs and self.patches is not None:
             return not all(_has_one_row(self._shapes(path), name) for path, name in self._multiplied)
         return None if self._multiplied and not self._packs else self._packs
-
-    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
-        """Return the dtypes of an If's results; None if its bodies differ in them, or a node of them has no row."""
-        branches: list[list[DType]] = []
-        if self._depth == _MAX_DEPTH:
-            return None
-        for place, attribute in enumerate(node.attribute):
-            inner = self._body(attribute.g, place)
-            if inner is None:
-                return None
-            branches.append(inner)
-        return (
-            branches[0]
-            if len(branches) == 2 and branches[0] == branches[1] and len(branches[0]) == len(node.output)
-            else None
-        )
 
     # The walk
 
@@ -244,44 +222,36 @@ class Scan(ScannedValues):
         are_made = all(name in results and name not in self.dims and name not in outer for name in names)
         return None if are_made and len({*names}) == len(names) else "outputs that are not results of nodes"
 
+    def _branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
+        """Return the dtypes of an If's results; None if its bodies differ in them, or one of them needs a Graph."""
+        if len(self._path) > 2 * _MAX_DEPTH or len(node.attribute) != 2:
+            return None
+        first, second = (self._body(attribute.g, place) for place, attribute in enumerate(node.attribute))
+        return first if first == second and first is not None and len(first) == len(node.output) else None
+
     def _body(self, graph: onnx.GraphProto, place: int) -> list[DType] | None:
         """Return the dtypes of a body's outputs; None for a body that needs a Graph. place: of its attribute."""
         if graph.sparse_initializer or graph.input:
             return None
-        outer, many = (self.dtypes, self.dims, self.casts, self._tensors), self._many
+        outer, many, path = (self.dtypes, self.dims, self.casts, self._tensors), self._many, self._path
         self.dtypes, self.dims, self.casts, self._tensors = (dict(d) for d in outer)  # type: ignore[assignment]
-        self._many = {*many}
-        path, self._path = self._path, (*self._path, place)
-        self._depth += 1
+        self._many, self._path = {*many}, (*path, place)
         try:
             if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._walk(graph.node):
                 return None
             dtypes = [self.dtypes.get(o.name) for o in graph.output]
             return None if None in dtypes or self._outputs(graph, outer[0]) else dtypes  # type: ignore[return-value]
         finally:
-            self._depth -= 1
-            self._path = path
             self.dtypes, self.dims, self.casts, self._tensors = outer
-            self._many = many
+            self._many, self._path = many, path
 
     def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
-        dtypes, operators, outer = self.dtypes, self._operators, self._path
+        dtypes, outer = self.dtypes, self._path
         self._scopes[outer] = dtypes, self._tensors
         for place, node in enumerate(nodes):
-            op_type = node.op_type
-            rule = operators.get(op_type)
-            if rule is not None and rule.is_plain and not self._empties:
-                names, outputs = [*node.input], [*node.output]
-                operands = [*map(dtypes.get, names)]
-                form = op_type, node.domain, len(outputs), *operands, *(_serialised(node) if rule.is_limited else ())
-                is_known = form in self._plain and not (op_type == "Transpose" and names[0] in self._ranks)
-                if is_known and type(node.name) is str:
-                    if what := self._note_plain(rule, op_type, names, outputs, operands[0]):
-                        return what
-                    continue
             self._path = (*outer, place)
             trapped = len(self._filled)
-            what = self._note_node(node, rule)
+            what = self._note_node(node)
             if what is not None:
                 del self._filled[trapped:]
                 results = self._patched(self._path, node)
@@ -293,24 +263,28 @@ class Scan(ScannedValues):
         self.note_signs(nodes)
         return None
 
-    def _note_node(self, node: onnx.NodeProto, rule: KnownOperator | None) -> str | None:
+    def _note_node(self, node: onnx.NodeProto) -> str | None:
         """Note the results of a node. Returns what needs a Graph; None if nothing does."""
-        dtypes, operators, legal, trail = self.dtypes, self._operators, self._legal, self._trail
-        op_type = node.op_type
+        op_type, names, outputs = node.op_type, [*node.input], [*node.output]
+        rule = self._operators.get(op_type)
         if rule is None:
             rule = known_operator(op_type, self.versions)
             if rule is None:
                 return f"{op_type} of opset {self.opset}"
             self.operators.add(op_type)
-            operators[op_type] = rule
+            self._operators[op_type] = rule
         row, arity = rule.row, rule.arity
+        operands = [*map(self.dtypes.get, names)]
+        form: tuple[object, ...] = ()
+        if rule.is_plain and not self._empties:  # a node that equals a checked one needs no other checks
+            form = op_type, node.domain, len(outputs), *operands, *(_serialised(node) if op_type in LIMITED else ())
+            is_known = form in self._plain and not (op_type == "Transpose" and names[0] in self._ranks)
+            if is_known and "" not in outputs and type(node.name) is str:
+                return self._note_results(node, rule, names, outputs, row.results(self, node, operands) or ())
         if node.domain not in rule.domains or type(node.name) is not str:
             return f"{op_type} of {node.domain!r}"
         if op_type == "Constant":
-            if not constant(self, node):
-                return "this form of Constant"
-            return None
-        names, outputs = [*node.input], [*node.output]
+            return None if constant(self, node) else "this form of Constant"
         if not arity.min_outputs <= len(outputs) <= arity.max_outputs:
             return f"{op_type} of {len(outputs)} results"
         if not arity.min_inputs <= len(names) <= arity.max_inputs or (
@@ -319,79 +293,63 @@ class Scan(ScannedValues):
             return f"{op_type} of {len(names)} operands"
         if "" in outputs and ("" in outputs[: arity.min_outputs] or arity.max_outputs > VARIADIC):
             return f"a result of {op_type} that has no name"  # kernels end the process
-        operands = [*map(dtypes.get, names)]
         if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
             return f"{op_type} of an empty constant"
-        if rule.is_checked and (what := self._untested_part(node, names)):
+        if what := self._untested_part(node, names):
             return f"the {what} of {op_type}"
-        results = row.results
-        if results is None:
-            first = operands[0] if operands else None
-            result_dtypes: Sequence[DType] | None = None if first is None else [first] * len(outputs)
-        else:
-            result_dtypes = results(self, node, operands)
+        result_dtypes = self._branches(node) if op_type == "If" else row.results(self, node, operands)
         if result_dtypes is None or len(result_dtypes) < len(outputs):
             return f"this form of {op_type}"
         if row.gives_map:
-            if self._depth:
+            if len(self._path) > 1:
                 return f"{op_type} in a body"
             self._maps.update(outputs)
             return None
         decides = (operands[row.decides] if operands else None) or result_dtypes[0]
-        if not row.domain and not legal.get((op_type, decides)):
-            if not is_legal(self.rules, op_type, decides):
-                return f"{op_type} of {decides}"
-            legal[op_type, decides] = True
-        if rule.starts_mark or (rule.propagates_mark and trail.marks):
-            trail.follow(op_type, names, outputs, self.dims)
+        if not row.domain and not is_legal(self.rules, op_type, decides):
+            return f"{op_type} of {decides}"
         if op_type in PACKED:
             self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
         elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:
             self._multiplied.append((self._path, names[0]))
             self._packs = self._packs or names[0] in self._many
             self._product_bytes += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
+        if form and None not in operands:
+            self._plain.add(form)
+        return self._note_results(node, rule, names, outputs, result_dtypes)
+
+    def _note_results(
+        self,
+        node: onnx.NodeProto,
+        rule: KnownOperator,
+        names: Sequence[str],
+        outputs: Sequence[str],
+        result_dtypes: Sequence[DType],
+    ) -> str | None:
+        """Note the results of a checked node. Returns their fault; None if there is none."""
+        if rule.is_marked:
+            self._trail.follow(node.op_type, names, outputs, self.dims)
         if rule.rows and not self._packs and not self._many.isdisjoint(names[: rule.rows]):
-            if op_type != "Gemm" or not any(a.name == "transA" and a.i for a in node.attribute):
+            if node.op_type != "Gemm" or not any(a.name == "transA" and a.i for a in node.attribute):
                 self._many.update(outputs)
         for name, dtype in zip(outputs, result_dtypes, strict=False):
-            if name in dtypes or name in self._maps:
+            if name in self.dtypes or name in self._maps:
                 return f"the result {name!r} twice"
             if name:
-                dtypes[name] = dtype
-        if rule.is_plain and None not in operands:
-            attributes = _serialised(node) if rule.is_limited else ()
-            self._plain.add((op_type, node.domain, len(outputs), *operands, *attributes))
-        return None
-
-    def _note_plain(
-        self, rule: KnownOperator, op_type: str, names: Sequence[str], outputs: Sequence[str], dtype: DType | None
-    ) -> str | None:
-        """Note the results of a node that equals a checked one, with named tensors as operands.
-
-        Returns the fault of the results; None if there is none.
-        """
-        assert dtype is not None
-        if rule.starts_mark or (rule.propagates_mark and self._trail.marks):
-            self._trail.follow(op_type, names, outputs, self.dims)
-        if rule.rows and not self._packs and not self._many.isdisjoint(names[: rule.rows]):
-            self._many.update(outputs)
-        dtypes, maps = self.dtypes, self._maps
-        for name in outputs:
-            if name in dtypes or name in maps:
-                return f"the result {name!r} twice"
-            if name:
-                dtypes[name] = dtype
-            elif rule.arity.max_outputs > VARIADIC or "" in outputs[: rule.arity.min_outputs]:
-                return f"a result of {op_type} that has no name"
+                self.dtypes[name] = dtype
         return None
 
     def _untested_part(self, node: onnx.NodeProto, names: Sequence[str]) -> str | None:
         """Return the part of a node that kernels were not tested with, such as "attributes"; None if there is none."""
         op_type = node.op_type
-        if op_type in LIMITED and not self._has_plain_attributes(node):
-            return "attributes"
-        if op_type == "Transpose" and names[0] in self._ranks and not self._has_rank(node, self._ranks[names[0]]):
-            return "axes"
+        if op_type in LIMITED and node.attribute:
+            attributes = (op_type, *_serialised(node))
+            if attributes not in self._sound and not is_plain(node):
+                return "attributes"
+            self._sound.add(attributes)
+        if op_type == "Transpose" and names[0] in self._ranks:  # onnxruntime checks it only when it runs
+            if any(len(a.ints) != self._ranks[names[0]] for a in node.attribute):
+                return "axes"
         if op_type in INDEXED and not self._is_within(node, names):
             return "indices"
         if op_type not in CHECKED and op_type not in SIZED:
@@ -427,8 +385,12 @@ class Scan(ScannedValues):
             return False
         if self._tensors.keys().isdisjoint(names):
             return True
-        places = CHECKED[op_type]
-        arrays = [self._values(name) if i in places and self._is_short(name) else None for i, name in enumerate(names)]
+        arrays = [
+            self._values(name)
+            if i in CHECKED[op_type] and math.prod(self.dims.get(name, ())) <= MAX_CHECKED_ELEMENTS
+            else None
+            for i, name in enumerate(names)
+        ]
         try:
             check_constants(op_type, arrays, op_type)
         except GraphcoreError:
@@ -441,22 +403,8 @@ class Scan(ScannedValues):
         dims = self.dims.get(names[0]) or self._lengths.get(names[0], ())
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         is_known = name in self._tensors and -len(dims) <= axis < len(dims) and dims[axis] > 0
-        return not is_known or is_within(self._values(name), dims[axis])
-
-    def _has_plain_attributes(self, node: onnx.NodeProto) -> bool:
-        """Return True if kernels were tested with the values of the attributes."""
-        if not node.attribute:
-            return True
-        key = node.op_type, b"".join(_serialised(node))
-        if key not in self._attributes:
-            if not is_plain(node):
-                return False
-            self._attributes.add(key)
-        return True
-
-    def _has_rank(self, node: onnx.NodeProto, rank: int) -> bool:
-        """Return True if a Transpose permutes `rank` axes, which onnxruntime checks only when it runs."""
-        return all(len(a.ints) == rank for a in node.attribute)
+        indices = self._values(name) if is_known else None
+        return indices is None or not indices.size or bool(-dims[axis] <= indices.min() and indices.max() < dims[axis])
 
 
 class CountingScan(Scan):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore.arrays.resource_limits import USUAL
-from graphcore.onnx.proto.ranges import MAX_AXES, MAX_CHECKED_ELEMENTS
+from graphcore.onnx.proto.ranges import MAX_AXES
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty, moves
 from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
@@ -35,10 +35,6 @@ the first operand before it computes."""
 
 _MAX_COMPARED_BYTES = 64
 """Constants of up to this many bytes are compared."""
-
-
-def _moves_first(node: onnx.NodeProto) -> bool:
-    return not node.attribute or moves.moves_first(node.attribute[0].ints)
 
 
 class ScannedValues:
@@ -70,7 +66,6 @@ class ScannedValues:
         self._empties: set[str] = set()
         self._path: Path = ()
         self._filled: list[tuple[Path, onnx.NodeProto, str, int]] = []
-        self._trapped = rules.has_trap(empty.NEGATIVE_AXES.name)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Note the patterns of a graph or body that optimisers break."""
@@ -83,7 +78,8 @@ class ScannedValues:
             if any(self._scales_endlessly(node, names) for node in nodes):
                 self.signs.add("endless scales")
         if "Transpose" in self.operators and not self.operators.isdisjoint(moves.PRODUCTS):
-            turned = {n.output[0] for n in nodes if n.op_type == "Transpose" and _moves_first(n)}
+            transposes = [node for node in nodes if node.op_type == "Transpose"]
+            turned = {n.output[0] for n in transposes if not n.attribute or moves.moves_first(n.attribute[0].ints)}
             cast = {name for name in turned if self.dtypes[name] is DType.float16}
             cast |= {n.output[0] for n in nodes if n.op_type == "Cast" and n.input[0] in turned}
             if any(n.op_type in moves.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
@@ -130,9 +126,10 @@ class ScannedValues:
         dtype = self._stored.get(tensor.data_type)
         if dtype is None or tensor.data_location or name in self.dtypes or not name:
             return False
-        if dtype is DType.string and not is_text(tensor):
+        if dtype is DType.string and not _is_text(tensor):
             return False
-        if dtype is DType.bool and not is_boolean(tensor):
+        bools = (tensor.raw_data or tensor.int32_data) if dtype is DType.bool else ()
+        if bools and not 0 <= min(bools) <= max(bools) <= 1:
             return False
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
@@ -150,7 +147,7 @@ class ScannedValues:
 
     def reduces(self, node: onnx.NodeProto) -> bool:
         """Return True if a reduction avoids the trap of negative axes."""
-        if not self._trapped:
+        if not self.rules.has_trap(empty.NEGATIVE_AXES.name):
             return True
         axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
         if axes is None and len(node.input) > 1 and node.input[1]:
@@ -161,10 +158,6 @@ class ScannedValues:
     def require_elements(self, node: onnx.NodeProto, name: str, axes: Sequence[int]) -> None:
         """Require lowering if these axes of an operand of a node may be empty."""
         self._filled += [(self._path, node, name, axis) for axis in axes]
-
-    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
-        """Return the dtypes of an If's results; None for an If that needs a Graph."""
-        raise NotImplementedError
 
     def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
         tensor = value.type.tensor_type
@@ -186,65 +179,47 @@ class ScannedValues:
             self.has_unknown_ranks = True
         return True
 
-    def _is_short(self, name: str) -> bool:
-        return math.prod(self.dims.get(name, ())) <= MAX_CHECKED_ELEMENTS
-
     def _is_bounded(self, name: str) -> bool:
-        """Return True if a constant that may be a list of sizes has small numbers, or is not a small constant."""
+        """Return True unless a constant is short enough to be a list of sizes, and has large numbers."""
         tensor = self._tensors.get(name)
-        return tensor is None or is_bounded(tensor, self.dtypes[name])
+        if tensor is None:
+            return True
+        numbers: Sequence[Any] | np.ndarray[Any, Any] | None = tensor.int64_data
+        raw, is_int64 = tensor.raw_data, self.dtypes[name] is DType.int64
+        if raw and is_int64 and not len(raw) % 8 and sys.byteorder == "little":
+            numbers = memoryview(raw).cast("q")  # takes a tenth of the time of NumPy
+        elif raw or not is_int64:
+            numbers = self._values(name)
+        if numbers is None or len(numbers) > 2 * MAX_AXES:
+            return True
+        return all(-_MAX_SIZE <= number <= _MAX_SIZE for number in numbers)
 
     def _values(self, name: str) -> np.ndarray[Any, Any] | None:
-        """Return the values of a small constant; None if it is not a constant, or damaged."""
+        """Return the values of a constant; None if it is not a constant or damaged, and for other dtypes."""
         tensor = self._tensors.get(name)
-        return None if tensor is None else values(tensor, self.dtypes[name])
+        if tensor is None or (dtype := self.dtypes[name]) not in _FIELDS:
+            return None
+        count, raw = math.prod(tensor.dims), tensor.raw_data
+        if raw:
+            is_whole = len(raw) == count * dtype.numpy.itemsize
+            return np.frombuffer(raw, dtype.numpy.newbyteorder("<")) if is_whole else None
+        array = np.array(getattr(tensor, _FIELDS[dtype]), dtype.numpy)
+        return array if array.size == count else None
 
-
-# The values of small constants in a scanned model.
 
 _MAX_SIZE = 1 << 24
 """The largest number in a constant of sizes."""
 
-_NUMBERS = (DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64)
-_FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _NUMBERS}
-_FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int64: "int64_data"}
+_FIELDS: Mapping[DType, str] = {
+    **dict.fromkeys((DType.bool, DType.int8, DType.uint8, DType.int32), "int32_data"),
+    DType.int64: "int64_data",
+    DType.float32: "float_data",
+    DType.float64: "double_data",
+}
+"""The fields of tensors with the elements that a scan reads."""
 
 
-def values(tensor: onnx.TensorProto, dtype: DType) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a tensor; None for a damaged one, and for other dtypes."""
-    if dtype not in _FROM_RAW:
-        return None
-    count = math.prod(tensor.dims)
-    if raw := tensor.raw_data:
-        return np.frombuffer(raw, _FROM_RAW[dtype]) if len(raw) == count * dtype.numpy.itemsize else None
-    array = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
-    return array if array.size == count else None
-
-
-def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
-    """Return True if a constant that may be a list of sizes has small numbers, or is too long to be one."""
-    raw = tensor.raw_data
-    if raw and dtype is DType.int64 and not len(raw) % 8 and sys.byteorder == "little":
-        sizes = memoryview(raw).cast("q")  # takes a tenth of the time of NumPy
-        return len(sizes) > 2 * MAX_AXES or (max(sizes) <= _MAX_SIZE and min(sizes) >= -_MAX_SIZE)
-    if 0 < len(tensor.int64_data) <= 2 * MAX_AXES and dtype is DType.int64 and not raw:
-        return bool(max(tensor.int64_data) <= _MAX_SIZE and min(tensor.int64_data) >= -_MAX_SIZE)
-    array = values(tensor, dtype)
-    return array is None or array.size > 2 * MAX_AXES or bool((np.abs(array) <= _MAX_SIZE).all())
-
-
-def is_within(indices: np.ndarray[Any, Any] | None, length: int) -> bool:
-    """Return True if constant indices are within an axis, or the constant is damaged."""
-    return indices is None or not indices.size or bool(-length <= indices.min() and indices.max() < length)
-
-
-def is_boolean(tensor: onnx.TensorProto) -> bool:
-    """Return True if a tensor of bools has only 0 and 1."""
-    numbers = tensor.raw_data or tensor.int32_data
-    return not numbers or 0 <= min(numbers) <= max(numbers) <= 1
-
-
-def is_text(tensor: onnx.TensorProto) -> bool:
+def _is_text(tensor: onnx.TensorProto) -> bool:
     """Return True if a tensor of strings has valid text for each element."""
     try:
         [text.decode() for text in tensor.string_data]

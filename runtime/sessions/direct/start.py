@@ -106,7 +106,7 @@ def plan_direct(
         # A Graph passes large weights by reference, which takes less time than a copy of the file.
         new_patches=new_patches if lowering is not None and is_whole and not is_own else None,
     )
-    if not scan.run(proto, lambda: model.proto, model.is_aligned):
+    if not scan.run(proto, model.is_aligned):
         return scan.reason or ""
     entries = _packing(scan, prepack)
     if entries is None:
