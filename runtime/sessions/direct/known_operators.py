@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -115,75 +115,51 @@ def filled(graph: onnx.GraphProto) -> Collection[str]:
 
     They include values of bodies that never run, because the condition is the size of a value with elements.
     """
-    names = _FilledNames()
-    _FilledWalk({value.name for value in graph.input}, set(), names).follow(graph)
-    return names.sure - names.unsure
+    sure: set[str] = set()
+    unsure: set[str] = set()
+    _follow(graph, {value.name for value in graph.input}, set(), sure, unsure)
+    return sure - unsure
 
 
-@dataclass(slots=True)
-class _FilledNames:
-    """Names of values that certainly have elements in some body, and of values that may have none in some body."""
+def _follow(graph: onnx.GraphProto, filled: set[str], sizes: set[str], sure: set[str], unsure: set[str]) -> None:
+    """Add the names of the values of a graph or body, by what they certainly have.
 
-    sure: set[str] = field(default_factory=set)
-    unsure: set[str] = field(default_factory=set)
+    filled: with elements. sizes: with positive numbers only. sure: with elements in some body. unsure: maybe without
+    elements in some body.
+    """
 
+    def note(names: Iterable[str], kind: set[str], belong: bool) -> None:
+        (kind.update if belong else kind.difference_update)(names)  # values of different bodies may share a name
 
-@dataclass(slots=True)
-class _FilledWalk:
-    """The walk over a graph. filled: names of values with elements. sizes: of values with positive numbers only."""
-
-    filled: set[str]
-    sizes: set[str]
-    names: _FilledNames
-
-    def follow(self, graph: onnx.GraphProto) -> None:
-        for tensor in graph.initializer:
-            self._note([tensor.name], 0 not in tensor.dims)
-        filled, sizes, results = self.filled, self.sizes, []
-        for node in graph.node:
-            op_type, outputs = node.op_type, [*node.output]
-            results += outputs
-            if op_type == "If":
-                self._choose(node)
-                continue
-            names = [*node.input]
-            first = names[0] if names else ""
-            if op_type in ("LSTM", "GRU"):
-                has_states = len(names) > STATES and names[STATES] in filled
-                self._note(outputs[:1], first in filled)
-                self._note(outputs[1:], first in filled or has_states)
-                continue
-            self._note(outputs, self._has_elements(node, op_type, names))
-            sized = (first in filled) if op_type == "Shape" else first in sizes and _moves(node)
-            (sizes.update if sized else sizes.difference_update)(outputs)
-        self.names.sure |= filled
-        self.names.unsure.update(name for name in results if name not in filled)
-
-    def _note(self, names: Iterable[str], has_elements: bool) -> None:
-        """Note whether new values have elements: values of different bodies may share a name."""
-        (self.filled.update if has_elements else self.filled.difference_update)(names)
-
-    def _has_elements(self, node: onnx.NodeProto, op_type: str, names: Sequence[str]) -> bool:
-        if op_type == "Constant":
-            return all(map(_holds_some, node.attribute))
-        if op_type in _SAME_ELEMENTS:
-            return bool(names) and names[0] in self.filled
-        return op_type in _ALL_ELEMENTS and all(name in self.filled for name in names if name)
-
-    def _choose(self, node: onnx.NodeProto) -> None:
-        """Follow the bodies of an If that may run: its results have elements if those of each body do."""
-        always = node.input[0] in self.sizes
-        self.sizes.difference_update(node.output)
-        branches: list[list[bool]] = []
-        for attribute in node.attribute:
-            if always and attribute.name == "else_branch":
-                self.names.sure.update(n for body in nested(attribute.g) for each in body.node for n in each.output)
-                continue
-            inner = _FilledWalk({*self.filled}, {*self.sizes}, self.names)
-            inner.follow(attribute.g)
-            branches.append([value.name in inner.filled for value in attribute.g.output])
-        for name, *each in zip(node.output, *branches, strict=False):
-            self._note([name], bool(each) and all(each))
+    for tensor in graph.initializer:
+        note([tensor.name], filled, 0 not in tensor.dims)
+    results: list[str] = []
+    for node in graph.node:
+        op_type, names, outputs = node.op_type, [*node.input], [*node.output]
+        first = names[0] if names else ""
+        results += outputs
+        if op_type == "If":
+            branches: list[list[bool]] = []
+            for attribute in node.attribute:
+                if first in sizes and attribute.name == "else_branch":
+                    sure.update(n for body in nested(attribute.g) for each in body.node for n in each.output)
+                    continue
+                inner = {*filled}
+                _follow(attribute.g, inner, {*sizes}, sure, unsure)
+                branches.append([value.name in inner for value in attribute.g.output])
+            for name, *each in zip(outputs, *branches, strict=False):
+                note([name], filled, bool(each) and all(each))
+        elif op_type in ("LSTM", "GRU"):
+            note(outputs[:1], filled, first in filled)
+            note(outputs[1:], filled, not filled.isdisjoint((first, *names[STATES : STATES + 1])))
+        elif op_type == "Constant":
+            note(outputs, filled, all(map(_holds_some, node.attribute)))
+        else:
+            has_all = op_type in _ALL_ELEMENTS and all(name in filled for name in names if name)
+            note(outputs, filled, has_all or (op_type in _SAME_ELEMENTS and first in filled))
+        note(outputs, sizes, first in filled if op_type == "Shape" else first in sizes and _moves(node))
+    sure |= filled
+    unsure.update(name for name in results if name not in filled)
 
 
 def _moves(node: onnx.NodeProto) -> bool:

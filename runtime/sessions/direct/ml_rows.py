@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 _Dtypes = Sequence[DType | None]
 
 
-def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False) -> DirectRow:
+def _row(
+    results: Callable[[ScannedValues, onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False
+) -> DirectRow:
     """Return a row for valid nodes that a Graph does not replace. results: the dtypes for the first operand."""
 
     def check(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
-        first = dtypes[0]
+        first = dtypes[0] if dtypes else None
         if first is None or None in dtypes or not _is_sound(node, scan.versions[DOMAIN]):
             return None
-        result_dtypes = results(node, first)
+        result_dtypes = results(scan, node, first)
         if not result_dtypes:
             return None
         is_replaced = node.op_type not in _OWN_CHECKS and _replaces(node.op_type, first, result_dtypes[0])
@@ -59,60 +61,51 @@ def _replaces(op_type: str, operand: DType, result: DType) -> bool:
 
 
 def _always(*dtypes: DType) -> DirectRow:
-    return _row(lambda node, first: dtypes)
+    return _row(lambda scan, node, first: dtypes)
 
 
-def _classified(node: onnx.NodeProto, first: DType) -> Sequence[DType]:
-    return [
-        DType.string if _has_strings(node, "classlabels_strings", "strings_classlabels") else DType.int64,
-        DType.float32,
-    ]
+def _classified(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> Sequence[DType]:
+    has_text = any(a.name in ("classlabels_strings", "strings_classlabels") and a.strings for a in node.attribute)
+    return [DType.string if has_text else DType.int64, DType.float32]
 
 
-def _has_strings(node: onnx.NodeProto, *names: str) -> bool:
-    """Return True if one of these attributes has string values."""
-    return any(a.name in names and a.strings for a in node.attribute)
-
-
-def _by_trees(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
+def _by_trees(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
     """Leave two classes with weights for both to a Graph, which computes them as two targets."""
     attributes = {a.name: a for a in node.attribute}
     labels = sum(len(a.ints) + len(a.strings) for n, a in attributes.items() if n.startswith("classlabels_"))
     classes = attributes.get("class_ids")
     if classes is None or (labels == 2 and len({*classes.ints}) == 2):
         return None
-    return _classified(node, first) if first in _FLOATS else None
+    return _classified(scan, node, first) if first in _FLOATS else None
 
 
-def _vectorized(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
+def _vectorized(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> Sequence[DType]:
     """Leave operands that may have no rows to a Graph: the kernel ends the process."""
-    if None in dtypes or not dtypes or not _is_sound(node, scan.versions[DOMAIN]):
-        return None
     for name in node.input:
         scan.require_elements(node, name, [0])
     return [DType.float32]
 
 
-def _encoded(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
+def _encoded(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
     values = [_VALUES.get(a.name) for a in node.attribute if a.name.startswith("values_")]
     return values if len(values) == 1 and values[0] is not None else None  # type: ignore[return-value]
 
 
 _FLOATS = frozenset({DType.float32, DType.float64})
 _VALUES = {"values_strings": DType.string, "values_int64s": DType.int64, "values_floats": DType.float32}
-_OWN_CHECKS = frozenset({"TreeEnsembleClassifier"})
+_OWN_CHECKS = frozenset({"FeatureVectorizer", "TreeEnsembleClassifier"})
 """Operators whose row decides which nodes a Graph replaces."""
 
 ROWS: Mapping[str, DirectRow] = MappingProxyType(
     {
-        **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda node, first: [first])),
+        **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda scan, node, first: [first])),
         **dict.fromkeys("Normalizer OneHotEncoder Scaler".split(), _always(DType.float32)),
-        "FeatureVectorizer": DirectRow(_vectorized, domain=DOMAIN),
+        "FeatureVectorizer": _row(_vectorized),
         **dict.fromkeys("LinearRegressor SVMRegressor TreeEnsembleRegressor".split(), _always(DType.float32)),
         **dict.fromkeys(("LinearClassifier", "SVMClassifier"), _row(_classified)),
         "LabelEncoder": _row(_encoded),
         "TreeEnsembleClassifier": _row(_by_trees),
-        "ZipMap": _row(lambda node, first: [first], gives_map=True),
+        "ZipMap": _row(lambda scan, node, first: [first], gives_map=True),
     }
 )
 """Rows of operators of the domain `ai.onnx.ml`, by name."""

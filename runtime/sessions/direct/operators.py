@@ -7,7 +7,7 @@ adapter of its versions changes numbers, and `Legality` knows from dtypes alone 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -69,13 +69,25 @@ def _always(*dtypes: DType) -> DirectRow:
     return DirectRow(lambda scan, node, operands: dtypes)
 
 
-def _if(suits: Callable[[ScannedValues, onnx.NodeProto, DType], bool]) -> DirectRow:
-    """Return a row for results of the dtype of the first operand. suits: returns False for a node that needs a Graph,
-    by that dtype."""
+def _if(
+    suits: Callable[[ScannedValues, onnx.NodeProto, DType], bool] = lambda scan, node, first: True,
+    *,
+    max_results: int | None = None,
+    **values: Sequence[int | bytes],
+) -> DirectRow:
+    """Return a row for results of the dtype of the first operand; other nodes need a Graph.
 
-    def results(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
-        first = operands[0] if operands else None
-        return None if first is None or not suits(scan, node, first) else [first] * len(node.output)
+    suits: returns True for a node that fits, by that dtype. max_results: of nodes that fit. values: those that their
+    attributes may have.
+    """
+
+    def results(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> list[DType] | None:
+        first, count = operands[0] if operands else None, len(node.output)
+        if any(a.name in values and (a.s or a.i) not in values[a.name] for a in node.attribute):
+            return None
+        if first is None or (max_results is not None and count > max_results) or not suits(scan, node, first):
+            return None
+        return [first] * count
 
     return DirectRow(results)
 
@@ -115,22 +127,18 @@ def _holds(wide: DType, narrow: DType) -> bool:
 def constant(scan: ScannedValues, node: onnx.NodeProto) -> bool:
     """Note the value of a Constant. Return True if its form and dtype are supported."""
     attributes, outputs = node.attribute, node.output
-    if len(attributes) != 1 or len(outputs) != 1:
-        return False
-    attribute, name = attributes[0], outputs[0]
-    if attribute.name == "value":
-        return scan.takes_constant(name, attribute.t)
-    make_tensor = _NUMBERS.get(attribute.name)
-    return make_tensor is not None and scan.takes_constant(name, make_tensor(attribute))
+    make_tensor = _TENSORS.get(attributes[0].name) if len(attributes) == len(outputs) == 1 else None
+    return make_tensor is not None and scan.takes_constant(outputs[0], make_tensor(attributes[0]))
 
 
-_NUMBERS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
+_TENSORS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
+    "value": lambda a: a.t,
     "value_float": lambda a: tensor(data_type=DType.float32.onnx, float_data=[a.f]),
     "value_floats": lambda a: tensor(data_type=DType.float32.onnx, dims=[len(a.floats)], float_data=a.floats),
     "value_int": lambda a: tensor(data_type=DType.int64.onnx, int64_data=[a.i]),
     "value_ints": lambda a: tensor(data_type=DType.int64.onnx, dims=[len(a.ints)], int64_data=a.ints),
 }
-"""Functions that make a tensor of the numbers of a Constant, by the name of the attribute."""
+"""Functions that return the tensor of a Constant, by the name of its attribute."""
 
 
 def _filled(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType | None]) -> Sequence[DType] | None:
@@ -139,46 +147,7 @@ def _filled(scan: ScannedValues, node: onnx.NodeProto, operands: Sequence[DType 
     return None if dtype is None else [dtype]
 
 
-def _division(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    return not node.attribute and (not first.is_integer or scan.divides(node.input[1]))
-
-
-def _power(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    return scan.dtypes.get(node.input[1]) in (first, DType.int32, DType.int64)
-
-
-def _product(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    return len(scan.dims.get(node.input[1], ())) >= 2  # some kernels compute products without terms wrong
-
-
-def _window(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    if scan.opset < NEW_KERNELS.get(node.op_type, 0):
-        return False
-    for attribute in node.attribute:
-        if attribute.name == "ceil_mode" and attribute.i:
-            return False
-        if attribute.name == "auto_pad" and attribute.s not in (b"NOTSET", b"VALID"):
-            return False
-    return len(node.output) == 1
-
-
-def _resized(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    attributes = {a.name: a.s for a in node.attribute}
-    smooths = any(a.name == "antialias" and a.i for a in node.attribute)
-    if attributes.get("mode", b"nearest") not in (b"nearest", b"linear") or "axes" in attributes or smooths:
-        return False
-    by_corners = attributes.get("coordinate_transformation_mode", b"half_pixel") == b"align_corners"
-    return not (by_corners and attributes.get("mode") == b"linear")
-
-
-def _normalized(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    trains = any((a.name == "training_mode" and a.i) or (a.name == "spatial" and a.i != 1) for a in node.attribute)
-    return not trains and len(node.output) == 1
-
-
 def _recurrent(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    if any(a.name == "layout" and a.i for a in node.attribute):
-        return False
     if scan.has_unknown_ranks and scan.rules.has_trap(FLAT):
         return False
     features = scan.dims.get(node.input[1], ())
@@ -206,25 +175,6 @@ def _convolved(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
     return is_known or not scan.rules.has_trap(empty.KERNELS.name)
 
 
-def _clipped(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    # Bounds that are attributes default to those of float32, which the float16 kernel ignores.
-    return scan.opset >= _BOUNDS_ARE_OPERANDS or first is not DType.float16
-
-
-def _split(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
-    return count == len(node.output)
-
-
-def _squeezed(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    return len(node.input) < 2 or 0 not in scan.dims.get(node.input[1], ())
-
-
-def _gathered(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> bool:
-    # Kernels do not check the number of batch dims, and end the process if the operands have fewer.
-    return not any(a.i for a in node.attribute)
-
-
 _FIRST_DTYPE = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Compress
     Concat ConvTranspose Cos Cosh CumSum DepthToSpace Det Elu Erf Exp Expand Flatten Floor Gather GatherElements Gelu
@@ -240,27 +190,48 @@ ROWS = MappingProxyType(
         **dict.fromkeys(having(Trait.COMPARES) & ONNX, _always(DType.bool)),
         **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
         **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
-        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _if(_window)),
-        **dict.fromkeys(("GRU", "LSTM"), _if(_recurrent)),
+        **dict.fromkeys(
+            ("AveragePool", "LpPool", "MaxPool"),
+            _if(
+                lambda scan, node, first: scan.opset >= NEW_KERNELS.get(node.op_type, 0),
+                max_results=1,
+                ceil_mode=(0,),
+                auto_pad=(b"NOTSET", b"VALID"),
+            ),
+        ),
+        **dict.fromkeys(("GRU", "LSTM"), _if(_recurrent, layout=(0,))),
         "Conv": _if(_convolved),
         **dict.fromkeys(REDUCTIONS, _if(lambda scan, node, first: scan.reduces(node))),
-        **dict.fromkeys(("Div", "Mod"), _if(_division)),
-        "BatchNormalization": _if(_normalized),
+        **dict.fromkeys(
+            ("Div", "Mod"),
+            _if(lambda scan, node, first: not node.attribute and (not first.is_integer or scan.divides(node.input[1]))),
+        ),
+        "BatchNormalization": _if(max_results=1, training_mode=(0,), spatial=(1,)),
         "Cast": DirectRow(_cast),
-        "Clip": _if(_clipped),
+        # Bounds that are attributes default to those of float32, which the float16 kernel ignores.
+        "Clip": _if(lambda scan, node, first: scan.opset >= _BOUNDS_ARE_OPERANDS or first is not DType.float16),
         "Constant": DirectRow(),
         "ConstantOfShape": DirectRow(_filled),
-        "Dropout": _if(lambda scan, node, first: len(node.input) == len(node.output) == 1),
-        "GatherND": _if(_gathered),
+        "Dropout": _if(lambda scan, node, first: len(node.input) == 1, max_results=1),
+        # Kernels do not check the number of batch dims, and end the process if the operands have fewer.
+        "GatherND": _if(batch_dims=(0,)),
         "If": DirectRow(),
-        "LayerNormalization": _if(lambda scan, node, first: len(node.output) == 1),
-        "MatMul": _if(_product),
+        "LayerNormalization": _if(max_results=1),
+        # Some kernels compute products without terms wrong.
+        "MatMul": _if(lambda scan, node, first: len(scan.dims.get(node.input[1], ())) >= 2),
         "Pad": DirectRow(),
-        "Pow": _if(_power),
+        "Pow": _if(lambda scan, node, first: scan.dtypes.get(node.input[1]) in (first, DType.int32, DType.int64)),
         "Range": DirectRow(),
-        "Split": _if(_split),
-        "Squeeze": _if(_squeezed),
-        "Resize": _if(_resized),
+        "Split": _if(
+            lambda scan, node, first: all(a.i == len(node.output) for a in node.attribute if a.name == "num_outputs")
+        ),
+        "Squeeze": _if(lambda scan, node, first: len(node.input) < 2 or 0 not in scan.dims.get(node.input[1], ())),
+        "Resize": _if(
+            lambda scan, node, first: not {b"align_corners", b"linear"} <= {a.s for a in node.attribute},
+            mode=(b"nearest", b"linear"),
+            axes=(),
+            antialias=(0,),
+        ),
         "TopK": DirectRow(lambda scan, node, operands: None if operands[0] is None else [operands[0], DType.int64]),
         "Where": DirectRow(lambda scan, node, operands: None if operands[1] is None else [operands[1]], decides=1),
     }
@@ -350,20 +321,12 @@ def is_plain(node: onnx.NodeProto) -> bool:
         check_values(node.op_type, attributes, node.op_type)
     except GraphcoreError:
         return False
-    if node.op_type in RANGES and any(abs(n) > _MAX_ATTRIBUTE for n in _numbers(attributes.values())):
+    lists = {name: value if isinstance(value, list) else [value] for name, value in attributes.items()}
+    numbers = (number for values in lists.values() for number in values if isinstance(number, int))
+    if node.op_type in RANGES and any(abs(number) > _MAX_ATTRIBUTE for number in numbers):
         return False
-    for name in _AXES & attributes.keys():
-        axes = attributes[name] if isinstance(attributes[name], list) else [attributes[name]]
-        if not all(isinstance(axis, int) and abs(axis) < MAX_AXES for axis in axes):
-            return False
+    axes = (axis for name in _AXES & lists.keys() for axis in lists[name])
+    if not all(isinstance(axis, int) and abs(axis) < MAX_AXES for axis in axes):
+        return False
     perm = attributes.get("perm")
     return perm is None or (isinstance(perm, list) and sorted(perm) == [*range(len(perm))])
-
-
-def _numbers(attributes: Iterable[Any]) -> Iterator[int]:
-    """Yield the integers among the values of attributes."""
-    for value in attributes:
-        if isinstance(value, int):
-            yield value
-        elif isinstance(value, list):
-            yield from value

@@ -91,7 +91,7 @@ class Scan(ScannedValues):
         self._maps: set[str] = set()
         self._operators: dict[str, KnownOperator] = {}
         self._sound: set[Hashable] = set()
-        self._plain: set[tuple[object, ...]] = set()
+        self._plain: dict[tuple[object, ...], Sequence[DType]] = {}
         self._trail = Trail()
         self._packs = False
         self._multiplied: list[tuple[Path, str]] = []
@@ -278,9 +278,10 @@ class Scan(ScannedValues):
         form: tuple[object, ...] = ()
         if rule.is_plain and not self._empties:  # a node that equals a checked one needs no other checks
             form = op_type, node.domain, len(outputs), *operands, *(_serialised(node) if op_type in LIMITED else ())
-            is_known = form in self._plain and not (op_type == "Transpose" and names[0] in self._ranks)
-            if is_known and "" not in outputs and type(node.name) is str:
-                return self._note_results(node, rule, names, outputs, row.results(self, node, operands) or ())
+            cached = self._plain.get(form)
+            if cached is not None and "" not in outputs and type(node.name) is str:
+                if op_type != "Transpose" or names[0] not in self._ranks:
+                    return self._note_results(node, rule, names, outputs, cached)
         if node.domain not in rule.domains or type(node.name) is not str:
             return f"{op_type} of {node.domain!r}"
         if op_type == "Constant":
@@ -315,7 +316,7 @@ class Scan(ScannedValues):
             self._packs = self._packs or names[0] in self._many
             self._product_bytes += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
         if form and None not in operands:
-            self._plain.add(form)
+            self._plain[form] = result_dtypes
         return self._note_results(node, rule, names, outputs, result_dtypes)
 
     def _note_results(
