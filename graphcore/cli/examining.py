@@ -62,7 +62,7 @@ def examine(
         and session.load(path, limits=limits, prepared=False, **links)._is_direct
     )
     if is_direct:
-        lowering, stamps = LoweringReport(unchanged=scans[0].counts), _stamps([scans[0].opset], scans[0].ir_version)
+        lowering, stamps = LoweringReport(unchanged=scans[0].counts), _stamps([scans[0].opset], opened.proto.ir_version)
     else:
         graph = Graph.load(path, limits=limits, **links)
         session.load(graph)

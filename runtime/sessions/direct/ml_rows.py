@@ -22,17 +22,21 @@ from graphcore.types.tensor_types import Shape, TensorType
 if TYPE_CHECKING:
     import onnx
 
-_Dtypes = Sequence[DType | None]
-
 
 def _row(
     results: Callable[[ScannedValues, onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False
 ) -> DirectRow:
     """Return a row for valid nodes that a Graph does not replace. results: the dtypes for the first operand."""
 
-    def check(scan: ScannedValues, node: onnx.NodeProto, dtypes: _Dtypes) -> Sequence[DType] | None:
-        first = dtypes[0] if dtypes else None
-        if first is None or None in dtypes or not _is_sound(node, scan.versions[DOMAIN]):
+    def check(scan: ScannedValues, node: onnx.NodeProto, dtypes: Sequence[DType | None]) -> Sequence[DType] | None:
+        attributes, first = node.attribute, dtypes[0] if dtypes else None
+        if first is None or None in dtypes or any(a.type == TENSOR for a in attributes):
+            return None
+        if len({a.name for a in attributes}) != len(attributes):
+            return None
+        try:
+            check_node(node, {DOMAIN: scan.versions[DOMAIN]}, node.op_type)
+        except GraphcoreError:
             return None
         result_dtypes = results(scan, node, first)
         if not result_dtypes:
@@ -41,17 +45,6 @@ def _row(
         return None if is_replaced else result_dtypes
 
     return DirectRow(check, domain=DOMAIN, gives_map=gives_map)
-
-
-def _is_sound(node: onnx.NodeProto, version: int) -> bool:
-    attributes = node.attribute
-    if len({a.name for a in attributes}) != len(attributes) or any(a.type == TENSOR for a in attributes):
-        return False
-    try:
-        check_node(node, {DOMAIN: version}, node.op_type)
-    except GraphcoreError:
-        return False
-    return True
 
 
 @functools.cache

@@ -414,11 +414,6 @@ class CountingScan(Scan):
     def __init__(self, rules: Legality, **options: Any) -> None:
         super().__init__(rules, **options)
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.ir_version = 0
-
-    def _model(self, model: onnx.ModelProto) -> str | None:
-        self.ir_version = model.ir_version
-        return super()._model(model)
 
     def _walk(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
         fault = super()._walk(nodes)

@@ -21,7 +21,7 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as prepacking
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import disabled_by, idle
+from graphcore.runtime.ort.optimisers import disabled_by, idle_among
 from graphcore.runtime.ort.options import SLOWER, SessionStarter, require_started
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
@@ -29,8 +29,6 @@ from graphcore.support.lazy import Lazy
 from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
-    import onnx
-
     from graphcore.runtime.sessions.direct import scan as scanning
     from graphcore.runtime.sessions.direct.patches import Lowering, Patches, Splice
     from graphcore.runtime.sessions.direct.scan import Scan
@@ -83,7 +81,8 @@ def plan_direct(
         proto = model.whole() if is_whole else model.proto
     except ModelError:  # reading the model gives a better error
         return "it is not a model"
-    noted = _notes(proto)
+    check_text((text for p in proto.metadata_props for text in (p.key, p.value)), "the model's metadata")
+    noted = notes.read({p.key: p.value for p in proto.metadata_props})
     is_own = notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu"
     is_legal = is_own and noted.get(notes.LEGAL) == notes.legal(node.op_type for node in proto.graph.node)
     if (is_own and not is_legal) or not _KNOWN_NOTES.issuperset(k for k in noted if k.startswith(notes.PREFIX)):
@@ -112,11 +111,9 @@ def plan_direct(
     if entries is None:
         return "whether prepacking pays depends on shapes"
     graph = proto.graph
-    present = frozenset() if scan.patches is None else scan.patches.present
-    op_types = frozenset({*scan.operators, *(op_type for op_type, _ in present)})
-    slower = SLOWER if not op_types.isdisjoint(_FUSED) else ()
-    unused = idle(op_types) if not any(domain for _, domain in present) else ()
-    disabled = (*slower, *unused, *quadratic(scan.constants, scan.different))
+    operators = {(op_type, "") for op_type in scan.operators} | (scan.patches.present if scan.patches else set())
+    slower = () if _FUSED.isdisjoint(op_type for op_type, _ in operators) else SLOWER
+    disabled = (*slower, *idle_among(operators), *quadratic(scan.constants, scan.different))
     return DirectPlan(
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
@@ -124,7 +121,7 @@ def plan_direct(
         defaults,
         constants_of(proto, defaults),
         entries,
-        (*disabled, *disabled_by(scan.signs.__contains__), *(() if scan.patches is None else scan.patches.disabled)),
+        (*disabled, *disabled_by(scan.signs.__contains__), *(scan.patches.disabled if scan.patches else ())),
         scan.splice,
     )
 
@@ -152,7 +149,11 @@ def started(
         if not model.is_unchanged():
             return None
         _, types = transport_dtypes.types_of(session[0])
-        outputs = {name: _output_type(direct.declared[name], type_) for name, type_ in types.items()}
+        # The declared types replace those of onnxruntime that may be of scalars or of unknown rank.
+        outputs = {
+            name: direct.declared[name] if isinstance(type_, TensorType) and not type_.shape.is_ranked else type_
+            for name, type_ in types.items()
+        }
         model.forget()
         return Model(
             direct.name,
@@ -167,21 +168,9 @@ def started(
     return None
 
 
-def _notes(model: onnx.ModelProto) -> dict[str, str]:
-    check_text((text for p in model.metadata_props for text in (p.key, p.value)), "the model's metadata")
-    return notes.read({p.key: p.value for p in model.metadata_props})
-
-
 def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
     """Return the config entries for prepacking; None if it depends on shapes whether prepacking pays."""
     is_packed = prepack == "on" if prepack != "auto" else scan.is_packed()
     if is_packed and scan.is_large:
         return {}  # in parallel, originals and packed copies would all be in memory at once
     return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
-
-
-def _output_type(declared: Type, described: Type) -> Type:
-    """Return onnxruntime's type of an output; the declared one if onnxruntime's may be a scalar or of unknown rank."""
-    if isinstance(described, TensorType) and not described.shape.is_ranked:
-        return declared
-    return described
