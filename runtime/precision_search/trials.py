@@ -161,26 +161,24 @@ class Trials:
 
     def bytes_of_units(self, assignment: Assignment) -> list[tuple[int, int]]:
         """Return the bytes of the constants of each unit before and after, each in the unit that reads it first."""
-        result = [[0, 0] for _ in self.units]
-        first: dict[int, int] = {}
-        forms: set[tuple[int, object]] = set()
+        before: dict[int, tuple[int, int]] = {}
+        after: dict[tuple[int, object], tuple[int, int]] = {}
         for number, (unit, precision) in enumerate(zip(self.units, assignment, strict=True)):
             encoded = self._encoded[precision.scheme].get(id(unit.nodes[0]))
             for node in unit.nodes:
-                for root in (root_of(present(s)) for s in node.inputs if is_float32(s)):
-                    if not isinstance(root.producer, Constant):
-                        continue
-                    if id(root) not in first:
-                        first[id(root)] = number
-                        result[number][0] += bytes_of(root)
-                    form: object = precision.dtype
-                    size = bytes_of(root) * (precision.dtype or DType.float32).bits // 32
+                roots = [root_of(present(s)) for s in node.inputs if is_float32(s)]
+                for root in (root for root in roots if isinstance(root.producer, Constant)):
+                    first, size = before.setdefault(id(root), (number, bytes_of(root)))
                     if encoded is not None and node is unit.nodes[0] and encoded.root is root:
-                        form, size = encoded.key, encoded.tensor.nbytes
-                    if (id(root), form) not in forms:
-                        forms.add((id(root), form))
-                        result[first[id(root)]][1] += size
-        return [(before, after) for before, after in result]
+                        after[id(root), encoded.key] = first, encoded.tensor.nbytes
+                    else:
+                        bits = (precision.dtype or DType.float32).bits
+                        after[id(root), precision.dtype] = first, size * bits // 32
+        result = [[0, 0] for _ in self.units]
+        for column, pairs in enumerate((before.values(), after.values())):
+            for number, size in pairs:
+                result[number][column] += size
+        return [(old, new) for old, new in result]
 
     def build(self, assignment: Assignment) -> Graph:
         """Return the graph of an assignment. Weights are encoded from float32 once for all trials."""

@@ -342,18 +342,18 @@ def convert(args: argparse.Namespace) -> int:
             progress=advance,
         )
     ends = {"inputs": [s.name for s in graph.inputs], "outputs": [*graph.output_types]}
-    counts = f"{len(graph.inputs)} inputs, {len(graph.outputs)} outputs"
-    return _describe(args, ends, f"{args.path}: {counts}, for {args.target}")
+    return _describe(args, ends, counts=f"{len(graph.inputs)} inputs, {len(graph.outputs)} outputs")
 
 
-def _describe(args: argparse.Namespace, facts: Mapping[str, Any], text: str) -> int:
-    """Print facts of the written model as JSON, or a text. Return the status."""
+def _describe(args: argparse.Namespace, facts: Mapping[str, Any], report: object = None, counts: str = "") -> int:
+    """Print facts of the written model as JSON, or a report and counts, by default of bytes. Return the status."""
+    size = os.path.getsize(args.path)
     if args.json:
-        size = os.path.getsize(args.path)
         output.document({"source": args.source, "path": args.path, "bytes": size, "target": args.target, **facts})
         return 0
-    for line in text.split("\n"):
+    for line in [] if report is None else str(report).split("\n"):
         output.line(line)
+    output.line(f"{args.path}: {counts or f'{size} bytes'}, for {args.target}")
     return 0
 
 
@@ -410,11 +410,7 @@ def quantize(args: argparse.Namespace) -> int:
     if args.report:
         output.write_text("quantize", args.report, output.json_text(report.as_dicts()) + "\n")
     facts = {"scheme": args.scheme, "quantized": len(report.quantized), "before": report.before, "after": report.after}
-    return _describe(args, facts | {"rows": report.as_dicts()}, f"{output.escaped_record(report)}\n{_size_text(args)}")
-
-
-def _size_text(args: argparse.Namespace) -> str:
-    return f"{args.path}: {os.path.getsize(args.path)} bytes, for {args.target}"
+    return _describe(args, facts | {"rows": report.as_dicts()}, output.escaped_record(report))
 
 
 # `graphcore mixed-precision`: a model whose layers are narrow within a budget of error, and a report of each layer.
@@ -444,7 +440,7 @@ def mixed_precision(args: argparse.Namespace) -> int:
         result.plot(args.plot)
     facts = {"plot": args.plot, "met": result.met, "error": result.error, "max_error": result.max_error}
     facts |= {"runs": result.runs, "curve": result.curve, "rows": result.as_dicts()}
-    return _describe(args, facts, f"{result}\n{_size_text(args)}")
+    return _describe(args, facts, result)
 
 
 def _samples(path: str, graph: Graph) -> list[dict[str, Any]]:
