@@ -99,10 +99,9 @@ class Format:
         else:
             up = np.where(np.abs(ends) < 1 << 53, np.ceil(ends), np.nextafter(ends, math.inf))
         low, high = -float(up[0]), float(up[1])
-        is_inside = self.least <= low and high <= self.largest
-        if not self.has_infinity:  # integers wrap, other floats saturate or become NaN
-            is_known = is_inside and not (interval.may_be_nan and not self.precision)
-            return Interval(low, high, interval.may_be_nan) if is_known else self.whole
+        is_known = self.least <= low and high <= self.largest and not (interval.may_be_nan and not self.precision)
+        if not (is_known or self.has_infinity):  # integers wrap, other floats saturate or become NaN
+            return self.whole
         low = -math.inf if low < self.least else min(low, self.largest)
         return Interval(low, math.inf if high > self.largest else max(high, self.least), interval.may_be_nan)
 
@@ -142,7 +141,7 @@ def hull(values: Any, may_be_nan: bool) -> Interval:
 
 def points(x: Interval, *turns: float) -> np.ndarray[Any, Any]:
     """Return the ends, and 0 and the turning points between them."""
-    return np.array([*x, *np.clip([0.0, *turns], *x)])
+    return np.array([*x, *(min(max(turn, x.low), x.high) for turn in (0.0, *turns))])
 
 
 def combine(function: Callable[..., Any], *operands: Interval) -> Interval:
