@@ -22,7 +22,6 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import onnxruntime
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 EntryKind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or the data that `start` stores. Also the suffix of the file."""
 
+CachedGraph: TypeAlias = tuple[bytes, str | None]
+"""An optimised graph, and the folder of the file of its weights; None if it has no such file."""
+
 _MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
@@ -55,14 +57,6 @@ LOG = logging.getLogger("graphcore")
 _TEMPORARY = "making-"
 _ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which a temporary folder counts as abandoned."""
-
-
-@dataclass(frozen=True, slots=True)
-class CachedGraph:
-    """An optimised graph. folder: of the file of its weights; None if it has no such file."""
-
-    model: bytes
-    folder: str | None
 
 
 class CacheFolder:
@@ -160,7 +154,7 @@ class CacheFolder:
                 return None
         except (OSError, ValueError):
             return None
-        return CachedGraph(model, self._folder if head else None)
+        return model, self._folder if head else None
 
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
         """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved to the
@@ -225,7 +219,7 @@ class PreparedFile(CacheFolder):
 
     def find_optimised(self, key: str) -> CachedGraph | None:
         """Return the optimised graph that `find` read."""
-        return CachedGraph(self.model, None) if self.model else None
+        return (self.model, None) if self.model else None
 
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
         """Keep the optimised graph for `CacheFolder.save`."""
@@ -247,7 +241,8 @@ def _writable_folder(folder: str | os.PathLike[str]) -> str:
     try:
         os.makedirs(path, 0o700, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
-            code = errno.EROFS if _is_read_only(path) else errno.EACCES
+            is_read_only = hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY
+            code = errno.EROFS if is_read_only else errno.EACCES
             raise OSError(code, os.strerror(code))
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or error
@@ -256,11 +251,6 @@ def _writable_folder(folder: str | os.PathLike[str]) -> str:
             help="give a folder that you can write to, or omit cache_dir",
         ) from None
     return path
-
-
-def _is_read_only(path: str) -> bool:
-    """Return True if the file system of a folder is mounted read-only."""
-    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _parts(name: str, array: Array) -> tuple[bytes, bytes, memoryview]:

@@ -189,10 +189,11 @@ def start_optimised(
 ) -> onnxruntime.InferenceSession:
     """Return a session of an optimised graph, with the weights that are not in it."""
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if optimised.folder is not None:
-        options.add_session_config_entry(_FILES_FOLDER, optimised.folder)
-        return create(optimised.model, options)
-    return _session(optimised.model, options, create, shared, {})
+    model, folder = optimised
+    if folder is not None:
+        options.add_session_config_entry(_FILES_FOLDER, folder)
+        return create(model, options)
+    return _session(model, options, create, shared, {})
 
 
 _OPTIMISED = "optimised.onnx"

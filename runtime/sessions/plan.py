@@ -89,10 +89,11 @@ class LoadPlan:
 
     whole: the graph with its buffers as inputs and outputs and its functions inlined. source: the graph to lower, with
     Python's operators and outputs of unusual dtypes replaced. sites: the nodes that Python computes, which live as long
-    as the session. inputs, outputs: types by name. openvino: the plan of that provider; None for others. defaults:
-    provider options, which the user's override. disabled: optimisers to disable. config: attributes and entries of the
-    session's options. is_packed: whether kernels prepack weights. runs_often: whether huge pages pay. many: the rows of
-    a call, and the number of them from which on another session runs it; None if this one runs all calls.
+    as the session. inputs, outputs: types by name, with the known minimum sizes of their dims. openvino: the plan of
+    that provider; None for others. defaults: provider options, which the user's override. disabled: optimisers to
+    disable. config: attributes and entries of the session's options. is_packed: whether kernels prepack weights.
+    runs_often: whether huge pages pay. many: the rows of a call, and the number of them from which on another session
+    runs it; None if this one runs all calls.
     """
 
     whole: Graph
@@ -117,7 +118,12 @@ def plan_load(graph: Graph, engine: Engine, options: LoadOptions) -> LoadPlan:
     graph_with_buffers = exposed(graph)
     whole = lowering.inlined(lowering.resolved(graph_with_buffers, engine.target, runtime()))
     source, sites = python_ops.prepared(whole)
-    inputs, outputs = _types(graph, source)
+    least_sizes = minima(source.metadata)
+    inputs = {
+        name: type_ if name in graph.buffers else with_minima(type_, least_sizes)
+        for name, type_ in transport_dtypes.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
+    }
+    outputs = transport_dtypes.noted(source.output_types, source.metadata)
     uses_transport = transport_dtypes.is_needed(inputs, outputs)
     if uses_transport:
         source = transport_dtypes.with_transport_outputs(source)
@@ -156,16 +162,6 @@ def plan_load(graph: Graph, engine: Engine, options: LoadOptions) -> LoadPlan:
         runs_often,
         lowering.rows_of(lowered, runtime()) if grows else None,
     )
-
-
-def _types(graph: Graph, source: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Return the types of the inputs and outputs by name, with the known minimum sizes of their dims."""
-    least_sizes = minima(source.metadata)
-    inputs = {
-        name: type_ if name in graph.buffers else with_minima(type_, least_sizes)
-        for name, type_ in transport_dtypes.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
-    }
-    return inputs, transport_dtypes.noted(source.output_types, source.metadata)
 
 
 def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
