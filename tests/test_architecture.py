@@ -103,7 +103,7 @@ TABLES = {
         graphcore/surgery/chain.py _ARITHMETIC
         graphcore/surgery/products.py FOLDED_INTO
         runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS STARTS_MARK TRACES
-        runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _BROADCASTS _INSPECTED
+        runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _INSPECTED
         runtime/sessions/direct/known_operators.py _SAME_ELEMENTS _ALL_ELEMENTS
         runtime/fusions/rotary.py _ELEMENTWISE
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS

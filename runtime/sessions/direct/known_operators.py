@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -31,13 +31,15 @@ ML_DOMAIN = "ai.onnx.ml"
 
 _ONNX = ("", "ai.onnx")
 
-_ROWS_STAY = frozenset(
-    "Add Sub Mul Div Relu LeakyRelu Sigmoid Tanh Softmax LogSoftmax MatMul Gemm Identity Cast Clip Elu Abs Exp Log"
-    " Sqrt Neg Softplus Constant BatchNormalization LayerNormalization".split()
-)
-"""Operators that do not change the number of rows of a matrix."""
-
-_BROADCASTS = frozenset(("Add", "Sub", "Mul", "Div"))
+_ROWS_STAY: Mapping[str, int] = {
+    **dict.fromkeys(
+        "Relu LeakyRelu Sigmoid Tanh Softmax LogSoftmax MatMul Gemm Identity Cast Clip Elu Abs Exp Log Sqrt Neg"
+        " Softplus Constant BatchNormalization LayerNormalization".split(),
+        1,
+    ),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), 2),
+}
+"""The number of leading operands whose number of rows the result of an operator has."""
 
 
 _INSPECTED = frozenset({*INDEXED, *CHECKED, *SIZED, *PACKED, "Constant", "Gemm", "If", "MatMul"})
@@ -76,7 +78,7 @@ def known_operator(op_type: str, versions: Mapping[str, int]) -> KnownOperator |
         domains=(row.domain,) if row.domain else _ONNX,
         is_marked=op_type in STARTS_MARK or op_type in PROPAGATES_MARK,
         is_plain=row.results is same_dtype and not row.gives_map and op_type not in _INSPECTED,
-        rows=(2 if op_type in _BROADCASTS else 1) if op_type in _ROWS_STAY else 0,
+        rows=_ROWS_STAY.get(op_type, 0),
     )
 
 
@@ -265,7 +267,7 @@ class Trail:
                 self._matched.add(new_mark)
                 marks.update(dict.fromkeys(outputs, new_mark))
 
-    def reason(self, operators: set[str]) -> str | None:
+    def reason(self, operators: Set[str]) -> str | None:
         """Return the fusion that may match; None if none can. operators: those of the model."""
         for name, (sign, mark) in TRACES.items():
             if sign not in operators:

@@ -53,10 +53,6 @@ def _replaces(op_type: str, operand: DType, result: DType) -> bool:
     return needs_replacement(op_type, TensorType(operand, unknown), TensorType(result, unknown))
 
 
-def _always(*dtypes: DType) -> DirectRow:
-    return _row(lambda scan, node, first: dtypes)
-
-
 def _classified(scan: ScannedValues, node: onnx.NodeProto, first: DType) -> Sequence[DType]:
     has_text = any(a.name in ("classlabels_strings", "strings_classlabels") and a.strings for a in node.attribute)
     return [DType.string if has_text else DType.int64, DType.float32]
@@ -92,9 +88,11 @@ _OWN_CHECKS = frozenset({"FeatureVectorizer", "TreeEnsembleClassifier"})
 ROWS: Mapping[str, DirectRow] = MappingProxyType(
     {
         **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda scan, node, first: [first])),
-        **dict.fromkeys("Normalizer OneHotEncoder Scaler".split(), _always(DType.float32)),
         "FeatureVectorizer": _row(_vectorized),
-        **dict.fromkeys("LinearRegressor SVMRegressor TreeEnsembleRegressor".split(), _always(DType.float32)),
+        **dict.fromkeys(
+            "LinearRegressor Normalizer OneHotEncoder SVMRegressor Scaler TreeEnsembleRegressor".split(),
+            _row(lambda scan, node, first: [DType.float32]),
+        ),
         **dict.fromkeys(("LinearClassifier", "SVMClassifier"), _row(_classified)),
         "LabelEncoder": _row(_encoded),
         "TreeEnsembleClassifier": _row(_by_trees),

@@ -85,7 +85,6 @@ class Scan(ScannedValues):
         self._path: Path = ()
         self._file: onnx.ModelProto
         self._known_shapes: dict[Path, Shapes] = {}
-        self._counts: Callable[[], Counter[str]] = Counter
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
         self._maps: set[str] = set()
@@ -103,7 +102,6 @@ class Scan(ScannedValues):
         model: its large tensors may lack their content. is_aligned: whether a Graph can pass this content by reference.
         """
         self._file = model
-        self._counts = functools.cache(lambda: Counter(_op_types(model)))
         self.reason = self._reason(model, is_aligned)
         return self.reason is None
 
@@ -117,9 +115,14 @@ class Scan(ScannedValues):
         if self._filled and (reason := self._empty_value(model)):
             return reason
         if self.patches is not None:
-            self.splice = self.patches.finish({*self._counts()}, self._scopes, self._shapes)
+            self.splice = self.patches.finish(self._op_types, self._scopes, self._shapes)
             return "lowered nodes of another opset" if self.splice is None else None
         return None
+
+    @functools.cached_property
+    def _op_types(self) -> frozenset[str]:
+        """The operators of all nodes, also of those after the current one."""
+        return frozenset(node.op_type for graph in nested(self._file.graph) for node in graph.node)
 
     @property
     def is_large(self) -> bool:
@@ -128,9 +131,11 @@ class Scan(ScannedValues):
 
     def is_packed(self) -> bool | None:
         """Return True if kernels gain by prepacked weights; None if that depends on shapes."""
-        if self._multiplied and not self._packs and self.patches is not None:
-            return not all(_has_one_row(self._shapes(path), name) for path, name in self._multiplied)
-        return None if self._multiplied and not self._packs else self._packs
+        if self._packs or not self._multiplied:
+            return self._packs
+        if self.patches is None:
+            return None
+        return not all(_has_one_row(self._shapes(path), name) for path, name in self._multiplied)
 
     # The walk
 
@@ -165,18 +170,12 @@ class Scan(ScannedValues):
     def _empty_value(self, model: onnx.ModelProto) -> str | None:
         """Return a value that may be empty but must not be, of a node that cannot be patched; None if there is none."""
         sure = {*filled(model.graph)}
-        unsure = [
-            (path, node, name, axis)
-            for path, node, name, axis in self._filled
-            if name not in sure and not (axis == _SEQUENCES and sure.intersection(node.input[STATES : STATES + 1]))
-        ]
-        if not unsure:
-            return None
-        dim_names = {
-            d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param
-        }
+        dims_of_inputs = (dim for value in model.graph.input for dim in value.type.tensor_type.shape.dim)
+        dim_names = {dim.dim_param for dim in dims_of_inputs if dim.dim_param}
         patched: set[Path] = set()
-        for path, node, name, axis in unsure:
+        for path, node, name, axis in self._filled:
+            if name in sure or (axis == _SEQUENCES and sure.intersection(node.input[STATES : STATES + 1])):
+                continue
             shapes = self._shapes(path)
             dims = shapes[name].dim if name in shapes else ()
             if len(dims) > axis and (dims[axis].dim_value > 0 or dims[axis].dim_param in dim_names):
@@ -198,7 +197,7 @@ class Scan(ScannedValues):
         """Return the dtypes of the results of a node that is lowered alone; None if it cannot be."""
         if self._new_patches is None or node.op_type not in LOWERED_ALONE:
             return None
-        if self.is_large or self._trail.reason({*self._counts()}):
+        if self.is_large or self._trail.reason(self._op_types):
             return None
         scope, shapes = self._scopes[path[:-1]], self._shapes(path)
         if node.op_type not in ENDS:  # numbers of recurrent nodes do not depend on what is known of shapes
@@ -208,7 +207,7 @@ class Scan(ScannedValues):
                 return None
         self.patches = self.patches or self._new_patches()
         results = self.patches.add(path, node, scope, shapes)
-        if "Cast" in self.patches.outer and not _CASTS_JOIN.isdisjoint(self._counts()):
+        if "Cast" in self.patches.outer and not _CASTS_JOIN.isdisjoint(self._op_types):
             return None
         op_types = {op_type for op_type, _ in self.patches.present}
         self._packs = self._packs or not op_types.isdisjoint(PACKED)
@@ -280,7 +279,7 @@ class Scan(ScannedValues):
             form = op_type, node.domain, len(outputs), *operands, *(_serialised(node) if op_type in LIMITED else ())
             cached = self._plain.get(form)
             if cached is not None and "" not in outputs and type(node.name) is str:
-                if op_type != "Transpose" or names[0] not in self._ranks:
+                if op_type != "Transpose" or names[0] not in self._lengths:
                     return self._note_results(node, rule, names, outputs, cached)
         if node.domain not in rule.domains or type(node.name) is not str:
             return f"{op_type} of {node.domain!r}"
@@ -348,8 +347,8 @@ class Scan(ScannedValues):
             if attributes not in self._sound and not is_plain(node):
                 return "attributes"
             self._sound.add(attributes)
-        if op_type == "Transpose" and names[0] in self._ranks:  # onnxruntime checks it only when it runs
-            if any(len(a.ints) != self._ranks[names[0]] for a in node.attribute):
+        if op_type == "Transpose" and names[0] in self._lengths:  # onnxruntime checks it only when it runs
+            if any(len(a.ints) != len(self._lengths[names[0]]) for a in node.attribute):
                 return "axes"
         if op_type in INDEXED and not self._is_within(node, names):
             return "indices"
@@ -434,11 +433,6 @@ def _has_known_length(node: onnx.NodeProto, dims: Sequence[onnx.TensorShapeProto
 
 def _has_one_row(shapes: Shapes, name: str) -> bool:
     return name in shapes and all(dim.dim_value == 1 for dim in shapes[name].dim[:-1])
-
-
-def _op_types(model: onnx.ModelProto) -> list[str]:
-    """Return the operators of all nodes."""
-    return [node.op_type for graph in nested(model.graph) for node in graph.node]
 
 
 def _serialised(node: onnx.NodeProto) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +61,6 @@ class ScannedValues:
         self.has_unknown_ranks = False
         self._tensors: dict[str, onnx.TensorProto] = {}
         self._many: set[str] = set()
-        self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._empties: set[str] = set()
         self._path: Path = ()
@@ -74,9 +73,8 @@ class ScannedValues:
         wide = (name for name in self.dims if self.dtypes[name] is DType.float64 and self._is_one(name))
         if any(is_rounded(array) for array in map(self._values, wide) if array is not None):
             self.signs.add("rounded constants")
-        if "MatMul" in self.operators and (names := set(self._extremes())):
-            if any(self._scales_endlessly(node, names) for node in nodes):
-                self.signs.add("endless scales")
+        if "MatMul" in self.operators and any(map(self._scales_endlessly, nodes)):
+            self.signs.add("endless scales")
         if "Transpose" in self.operators and not self.operators.isdisjoint(moves.PRODUCTS):
             transposes = [node for node in nodes if node.op_type == "Transpose"]
             turned = {n.output[0] for n in transposes if not n.attribute or moves.moves_first(n.attribute[0].ints)}
@@ -85,22 +83,18 @@ class ScannedValues:
             if any(n.op_type in moves.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
                 self.signs.add("cast transposes")
 
-    def _extremes(self) -> Iterator[str]:
-        """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity and few others."""
-        for name, tensor in self._tensors.items():
-            if self.dtypes[name].is_float and self._is_one(name):
-                raw = tensor.raw_data
-                if not raw or raw[-1] & 0x7F in (0, 0x7F):
-                    yield name
-
-    def _scales_endlessly(self, node: onnx.NodeProto, names: Container[str]) -> bool:
-        """Return True if a node multiplies by one of these constants that is not finite, or divides by 0."""
+    def _scales_endlessly(self, node: onnx.NodeProto) -> bool:
+        """Return True if a node multiplies by a constant of one float that is not finite, or divides by 0."""
         if node.op_type not in ("Mul", "Div"):
             return False
         for name in node.input if node.op_type == "Mul" else node.input[1:]:
-            array = self._values(name) if name in names else None
-            if array is not None and is_infinite_factor(array, node.op_type):
-                return True
+            if name not in self._tensors or not self.dtypes[name].is_float or not self._is_one(name):
+                continue
+            raw = self._tensors[name].raw_data
+            if not raw or raw[-1] & 0x7F in (0, 0x7F):  # the exponents of 0 and infinity begin with 7 equal bits
+                array = self._values(name)
+                if array is not None and is_infinite_factor(array, node.op_type):
+                    return True
         return False
 
     def _is_one(self, name: str) -> bool:
@@ -171,7 +165,6 @@ class ScannedValues:
         self.dtypes[value.name] = dtype
         if tensor.HasField("shape"):
             dims = tensor.shape.dim
-            self._ranks[value.name] = len(dims)
             self._lengths[value.name] = tuple(d.dim_value for d in dims)
             if len(dims) > 1 and dims[0].dim_value != 1:
                 self._many.add(value.name)
