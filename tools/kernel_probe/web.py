@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -25,6 +25,9 @@ from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.runtime.ort.web import WEB_FOLDER
 from graphcore.types.dtypes import DType
 from tools.kernel_probe.case import Question, tensor
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserType
 
 WASM = "wasm"
 BUILDS = {"webgpu": "ort.webgpu.bundle.min.mjs", "jsep": "ort.bundle.min.mjs"}
@@ -53,7 +56,8 @@ globalThis.ask = answering(ort, [PROVIDER]);
 class Page:
     """onnxruntime-web with WebGPU in a page of Chromium, on SwiftShader."""
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, chromium: BrowserType | None = None) -> None:
+        """chromium: of the Playwright that runs in this process, which can have only one; None to start it."""
         from playwright.sync_api import sync_playwright  # only where it is installed
 
         from tests.support.browser import executable
@@ -61,8 +65,11 @@ class Page:
         ort = Path(os.environ[WEB_FOLDER], "node_modules", "onnxruntime-web", "dist")
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Files, ort, provider))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self._playwright = sync_playwright().start()
-        self._browser = self._playwright.chromium.launch(executable_path=executable(), args=_FLAGS)
+        self._playwright = None
+        if chromium is None:
+            self._playwright = sync_playwright().start()
+            chromium = self._playwright.chromium
+        self._browser = chromium.launch(executable_path=executable(), args=_FLAGS)
         self._page = self._browser.new_page()
         self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
         self._page.wait_for_function("globalThis.ask")
@@ -75,7 +82,8 @@ class Page:
 
     def close(self) -> None:
         self._browser.close()
-        self._playwright.stop()
+        if self._playwright is not None:
+            self._playwright.stop()
         self._server.shutdown()
         self._server.server_close()
 

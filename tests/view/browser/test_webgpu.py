@@ -23,10 +23,10 @@ TOLERANCE = 1e-5
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[web.Page]:
+def page(browser: Any) -> Iterator[web.Page]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(WEB_FOLDER, folder())
-        with contextlib.closing(web.Page("webgpu")) as opened:
+        with contextlib.closing(web.Page("webgpu", browser.browser_type)) as opened:
             yield opened
 
 
