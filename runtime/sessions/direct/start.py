@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
+from graphcore.arrays.resource_limits import USUAL
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
+from graphcore.onnx.proto.messages import nested
 from graphcore.onnx.proto.opened import Opened as Opened
 from graphcore.onnx.proto.opened import constants_of, default_names, graph_name
 from graphcore.onnx.proto.type_protos import read_type
@@ -87,7 +89,8 @@ def plan_direct(
     is_legal = is_own and noted.get(notes.LEGAL) == notes.legal(node.op_type for node in proto.graph.node)
     if (is_own and not is_legal) or not _KNOWN_NOTES.issuperset(k for k in noted if k.startswith(notes.PREFIX)):
         return "graphcore wrote it"
-    if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
+    graphs = nested(proto.graph) if model.limits.nodes < USUAL.nodes else (proto.graph,)
+    if model.limits.looks_at_nodes or sum(len(graph.node) for graph in graphs) > model.limits.nodes:
         return "limits that the reader checks"
     defaults = default_names(proto, defaults)
     rules = legality("cpu", runtime())
