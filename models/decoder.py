@@ -49,6 +49,8 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
         add(name(prefix, f"ffn_down{suffix}"), (width, inner), config.mlp_biases)
 
     def name(prefix: str, part: str) -> str:
+        if part not in layout.names:
+            raise ModelError(f"Config: the layout has no weight {part!r}", help="keep the fused= of the architecture")
         return prefix + layout.names[part]
 
     is_layer_norm = config.norm == "layer"

@@ -154,6 +154,11 @@ def test_values_of_a_config_are_looked_at_however_it_is_made(module: Any, values
         module.Config(**{**SMALL.get(module, {}), **values})
 
 
+def test_config_whose_layout_has_other_weights_is_an_error() -> None:
+    with pytest.raises(ModelError, match="the layout has no weight 'attn_qkv'"):
+        llama.build(llama.Config(**{**SMALL[llama], "fused": True}))
+
+
 @pytest.mark.parametrize("module", SMALL)
 @given(data=st.data())
 def test_any_values_of_a_config_give_a_graph_or_an_error(module: Any, data: st.DataObject) -> None:
