@@ -30,7 +30,7 @@ _MOVES = having(Trait.MOVES, Trait.JOINS)
 
 
 class Proof(NamedTuple):
-    """What bounds prove of a value in a dtype. False: not proved.
+    """Properties of a value in a dtype that bounds prove. False: not proved.
 
     Attributes:
         no_overflow: No element is infinite, NaN, or beyond the largest number.

@@ -23,7 +23,7 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, Tens
 
 _TYPES = (DType, Graph, OptionalType, SequenceType, Shape, Symbol, TensorType)
 PUBLIC = {**{type_.__name__: type_ for type_ in _TYPES}, "load_tensors": load_tensors, "ops": ops}
-"""What modules import from graphcore."""
+"""The names that modules import from graphcore."""
 NAMESPACE = {**PUBLIC, "onnx": ops.onnx, "np": np, "cache": functools.cache}
 
 _SIGNS = {

@@ -58,7 +58,7 @@ def _visible(mask: Symbol, added: Symbol, lengths: Symbol, end: Symbol) -> tuple
 
 
 _EXACT_SOFTMAX = Pattern(_exact_softmax, nan=lambda s: str(number_of(s)) == "nan", zero=lambda s: number_of(s) == 0)
-"""What `Graph.export` writes for the softmax of Attention, which is 0 for queries that see no key."""
+"""The nodes that `Graph.export` writes for the softmax of Attention, which is 0 for queries that see no key."""
 _MASKED = Pattern(
     lambda visible, scores, true: either(op("Where", op("Xor", visible, true), -np.inf, scores), scores),
     true=lambda s: str(value_of(s)) == "True",
@@ -67,7 +67,7 @@ _VISIBLE = Pattern(_visible)
 _SAME_SIZES = Pattern(
     lambda x, zeros: op("Reshape", x, zeros, allowzero=0), zeros=lambda s: str(value_of(s)) == "[0 0 0 0]"
 )
-"""What `Graph.export` writes for a BitCast to the same dtype, which keeps optimisers from merging nodes."""
+"""The node that `Graph.export` writes for a BitCast to the same dtype; it keeps optimisers from merging nodes."""
 
 
 @dataclass(frozen=True, slots=True)
